@@ -1,4 +1,4 @@
-//! What holds for Leases.
+//! Validation of Leases.
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
 
-/// Drops what belongs to elections by the server, which no gate of ours switches on.
+/// Drops the fields of coordinated leader election. No gate of ours enables it.
 pub fn drop_coordinated_election_fields(lease: &mut Value) {
     if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("strategy");
@@ -14,14 +14,14 @@ pub fn drop_coordinated_election_fields(lease: &mut Value) {
     }
 }
 
-/// What is wrong with a new Lease.
+/// Validates a new Lease.
 pub fn validate_create(lease: &Lease) -> ErrorList {
     let mut errors = validate_object_meta(&lease.metadata, true, &Path::new("metadata"));
     errors.extend(validate_spec(lease.spec.as_ref()));
     errors
 }
 
-/// What is wrong with a change of a Lease.
+/// Validates a change of a Lease.
 pub fn validate_update(new: &Lease, old: &Lease) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(validate_spec(new.spec.as_ref()));
@@ -50,17 +50,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_lease_lasts_and_counts_up() {
+    fn duration_is_positive_and_transitions_are_not_negative() {
         for (case, spec, want) in [
-            ("nothing said", json!({}), vec![]),
-            ("given back", json!({"holderIdentity": "", "leaseDurationSeconds": 1}), vec![]),
-            ("no time at all", json!({"leaseDurationSeconds": 0}), vec!["spec.leaseDurationSeconds"]),
-            ("fewer than none", json!({"leaseTransitions": -1}), vec!["spec.leaseTransitions"]),
+            ("no fields", json!({}), vec![]),
+            ("released", json!({"holderIdentity": "", "leaseDurationSeconds": 1}), vec![]),
+            ("zero duration", json!({"leaseDurationSeconds": 0}), vec!["spec.leaseDurationSeconds"]),
+            ("negative transitions", json!({"leaseTransitions": -1}), vec!["spec.leaseTransitions"]),
         ] {
             let metadata = json!({"name": "phalanx-scheduler", "namespace": "kube-system"});
             let lease: Lease = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
-            let named: Vec<String> = validate_create(&lease).iter().map(|error| error.path.to_string()).collect();
-            assert_eq!(named, want, "{case}");
+            let paths: Vec<String> = validate_create(&lease).iter().map(|error| error.path.to_string()).collect();
+            assert_eq!(paths, want, "{case}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Schedules of CronJobs: the five-field form of cron, its macros, and the next time after a given one.
+//! Schedules of CronJobs: cron's five-field format, its macros, and the next time after a given one.
 //!
-//! The dialect is that of the library behind Kubernetes' CronJobs (robfig/cron v3, standard parser), down to what it
-//! takes by accident: `5/15` runs from 5 on, `?` is `*`, a list may have empty entries, `TZ=` may come first.
+//! The dialect is that of the library behind Kubernetes' CronJobs (robfig/cron v3, standard parser), including what it
+//! accepts by accident: `5/15` runs from 5 on, `?` is `*`, a list may have empty entries, `TZ=` may come first.
 
 mod field; // one field: a set of numbers
-mod duration; // the time span of `@every`
-mod quote; // how refusals repeat a text
+mod duration; // the duration of `@every`
+mod quote; // quoted text in errors
 
 use std::sync::OnceLock;
 
@@ -15,22 +15,22 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 
 use field::{CronField, FieldBounds};
 
-/// A schedule whose time never comes (31 February) is given up so many years ahead.
+/// The search for a time that never comes (31 February) stops after this many years.
 const MAX_YEARS_AHEAD: i16 = 5;
 
-/// When something recurs.
+/// A schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Named in the schedule itself by `TZ=`; wins over the zone that [`Schedule::next_after`] is given.
+    /// The zone in the schedule itself (`TZ=`). It wins over the zone argument of [`Schedule::next_after`].
     zone: Option<TimeZone>,
     rule: ScheduleRule,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ScheduleRule {
-    /// Whenever the clock on the wall shows such a time.
+    /// At wall-clock times that match.
     Calendar(Calendar),
-    /// So long after the last time, whatever the wall shows; whole seconds.
+    /// At a fixed interval after the last time, in whole seconds.
     Every(SignedDuration),
 }
 
@@ -43,13 +43,13 @@ struct Calendar {
     day_of_week: CronField,
 }
 
-/// Why a text is no schedule, in the words of the library behind Kubernetes' CronJobs.
+/// Why a text is not a schedule, with the message of the library behind Kubernetes' CronJobs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseScheduleError(String);
 
 impl Schedule {
-    /// Reads a schedule.
+    /// Parses a schedule.
     pub fn parse(text: &str) -> Result<Schedule, ParseScheduleError> {
         let bad = |why: String| Err(ParseScheduleError(why));
         if text.is_empty() {
@@ -58,7 +58,7 @@ impl Schedule {
         let (zone, text) = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
             None => (None, text),
             Some(rest) => {
-                // Upstream: its parser panics here, and that is what it tells the user.
+                // Upstream: the parser panics here, and that is the user's message.
                 let Some((name, rest)) = rest.split_once(' ') else {
                     return bad("invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned());
                 };
@@ -69,10 +69,11 @@ impl Schedule {
         Ok(Schedule { zone, rule })
     }
 
-    /// The first time after `after` that the schedule names, on the clocks of `zone` unless the schedule names a zone
-    /// itself. `None` if there is none within five years.
+    /// The first time after `after` that matches, in `zone` unless the schedule has a zone itself. `None` if there is
+    /// none within five years.
     ///
-    /// A wall time that the clocks skip in spring does not occur that day; one that they show twice in autumn occurs twice.
+    /// A wall-clock time that is skipped in spring does not occur that day. One that is repeated in autumn occurs
+    /// twice.
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match &self.rule {
             ScheduleRule::Every(span) => whole_seconds(after)?.checked_add(*span).ok(),
@@ -80,15 +81,15 @@ impl Schedule {
         }
     }
 
-    /// The last time after `after` that the schedule names up to `until`; what [`Schedule::next_after`] comes to when it
-    /// is asked again and again, at the cost of a few dozen questions however many times there are between.
+    /// The last time after `after` and up to `until` that matches. It equals repeated calls of
+    /// [`Schedule::next_after`], but needs only a few dozen steps for any number of times in between.
     pub fn last_until(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut last = self.next_after(after, zone).filter(|first| *first <= until)?;
         if let ScheduleRule::Every(span) = &self.rule {
             let steps = (until.as_second() - last.as_second()) / span.as_secs();
             return last.checked_add(SignedDuration::from_secs(steps * span.as_secs())).ok();
         }
-        // Whatever is after the last time leads beyond `until`, whatever is before it does not.
+        // Any time after the last one leads beyond `until`, any time before it does not.
         let (mut low, mut high) = (last.as_second(), until.as_second());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -102,7 +103,7 @@ impl Schedule {
     }
 }
 
-/// The zone that a schedule names; none where it means that of whoever asks.
+/// The zone in a schedule; none if it means the zone argument.
 fn parse_zone(name: &str) -> Result<Option<TimeZone>, String> {
     if name == "Local" {
         return Ok(None);
@@ -113,8 +114,7 @@ fn parse_zone(name: &str) -> Result<Option<TimeZone>, String> {
     time_zone(name).map(Some).ok_or_else(|| format!("provided bad location {name}: unknown time zone {name}"))
 }
 
-/// The zone of this IANA name, from the database that is part of the program: the same on every machine. Names are
-/// written exactly as IANA has them.
+/// The zone with this IANA name, from the database in the binary: the same on every machine. Names are case-sensitive.
 pub fn time_zone(name: &str) -> Option<TimeZone> {
     if matches!(name, "" | "UTC") {
         return Some(TimeZone::UTC);
@@ -124,17 +124,17 @@ pub fn time_zone(name: &str) -> Option<TimeZone> {
     (zone.iana_name() == Some(name)).then_some(zone)
 }
 
-/// `time` without what is less than a second.
+/// `time` truncated to seconds.
 fn whole_seconds(time: Timestamp) -> Option<Timestamp> {
     let second = time.as_second() - i64::from(time.subsec_nanosecond() < 0);
     Timestamp::from_second(second).ok()
 }
 
 impl Calendar {
-    /// Goes forward in the largest steps that cannot overlook a match: months, days, hours, minutes.
+    /// Advances in the largest steps that cannot miss a match: months, days, hours, minutes.
     fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = whole_seconds(after)?.to_zoned(zone.clone());
-        // The minute as the wall has it: before there were time zones, clocks differed by seconds.
+        // The minute of the wall clock: before there were time zones, offsets had seconds.
         at = at.checked_add(SignedDuration::from_secs(60 - i64::from(at.second()))).ok()?;
         let last_year = at.year().checked_add(MAX_YEARS_AHEAD)?;
         while at.year() <= last_year {
@@ -143,7 +143,7 @@ impl Calendar {
             } else if !self.matches_day(&at) {
                 at.tomorrow().ok()?.start_of_day().ok()?
             } else if !self.hour.has(at.hour()) {
-                // Passing time, not turned clocks: an hour that the clocks skip is never met.
+                // Elapsed time, not wall-clock time: a skipped hour never matches.
                 at.checked_add(SignedDuration::from_mins(60 - i64::from(at.minute()))).ok()?
             } else if !self.minute.has(at.minute()) {
                 at.checked_add(SignedDuration::from_mins(1)).ok()?
@@ -154,7 +154,7 @@ impl Calendar {
         None
     }
 
-    /// Where both days are restricted either may match; a day that is left open restricts nothing.
+    /// If both days are restricted, either may match. A wildcard does not restrict.
     fn matches_day(&self, at: &Zoned) -> bool {
         let of_month = self.day_of_month.has(at.day());
         let of_week = self.day_of_week.has(at.weekday().since(Weekday::Sunday));

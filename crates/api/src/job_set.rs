@@ -1,13 +1,12 @@
-//! JobSets (`jobset.x-k8s.io/v1alpha2`), as far as they say how their pods are to be scheduled.
+//! The scheduling part of JobSets (`jobset.x-k8s.io/v1alpha2`).
 //!
-//! A JobSet is a tree of two levels: itself, a group of groups, and below it one group of pods for each replicated Job,
-//! with the pods of all its replicas. Users say what they want of the whole at `spec.scheduling`, and of a component either
-//! inside its Job template (KEP-6089, Option A) or in an entry of `spec.scheduling` that names it (Option B). Both ways
-//! give the same objects.
+//! A JobSet is a tree of two levels: the JobSet is a group of groups, and each replicated Job is a group with the pods
+//! of all its replicas. Users set the policy of the JobSet in `spec.scheduling`. They set that of a component either in
+//! its Job template (KEP-6089, Option A) or in an entry of `spec.scheduling` that names it (Option B). Both give the
+//! same objects.
 //!
-//! What holds where nobody says anything: a component is Basic, as a Job is. The whole is a gang of its components where
-//! there is a block `spec.scheduling`, and Basic where there is none. `schedulingPolicy: {basic: {}}` is the way back at
-//! either level.
+//! Defaults: a component is Basic, as a Job is. A JobSet with a block `spec.scheduling` is a gang of its components,
+//! and Basic without one. `schedulingPolicy: {basic: {}}` opts out at either level.
 
 use std::sync::Arc;
 
@@ -32,13 +31,13 @@ use crate::schema;
 /// Group and version.
 pub const API_VERSION: &str = "jobset.x-k8s.io/v1alpha2";
 
-/// A set of Jobs that belong together.
+/// A JobSet.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct JobSet {
     /// Metadata.
     pub metadata: ObjectMeta,
-    /// The Jobs, and how they are to be scheduled.
+    /// The Jobs and their scheduling.
     pub spec: JobSetSpec,
 }
 
@@ -46,7 +45,7 @@ pub struct JobSet {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSetSpec {
-    /// What the user asks of the whole and, by name, of its components.
+    /// The user's input for the JobSet and, by name, for its components.
     pub scheduling: Option<JobSetScheduling>,
     /// The components.
     pub replicated_jobs: Vec<ReplicatedJob>,
@@ -58,15 +57,15 @@ pub struct JobSetSpec {
 pub struct JobSetScheduling {
     /// Whether the components start together.
     pub scheduling_policy: Option<WorkloadCompositePodGroupSchedulingPolicy>,
-    /// Where all pods may go.
+    /// On which nodes the pods of all components may be placed.
     pub scheduling_constraints: Option<WorkloadCompositePodGroupSchedulingConstraints>,
     /// Whether the components may be disrupted one by one.
     pub disruption_mode: Option<WorkloadCompositePodGroupDisruptionMode>,
-    /// What the user asks of components, by name.
+    /// The user's input for components, by name.
     pub replicated_job_policies: Vec<ReplicatedJobPolicy>,
 }
 
-/// What the user asks of one component.
+/// The user's input for one component.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ReplicatedJobPolicy {
@@ -74,7 +73,7 @@ pub struct ReplicatedJobPolicy {
     pub target_replicated_job: String,
     /// Basic or gang.
     pub scheduling_policy: Option<WorkloadPodGroupSchedulingPolicy>,
-    /// Where its pods may go.
+    /// On which nodes its pods may be placed.
     pub scheduling_constraints: Option<WorkloadPodGroupSchedulingConstraints>,
     /// Whether its pods may be disrupted one by one.
     pub disruption_mode: Option<WorkloadPodGroupDisruptionMode>,
@@ -82,15 +81,15 @@ pub struct ReplicatedJobPolicy {
     pub resource_claims: Option<Vec<WorkloadPodGroupResourceClaim>>,
 }
 
-/// A component: a number of Jobs that are alike.
+/// A component: a number of identical Jobs.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ReplicatedJob {
     /// Unique in the JobSet.
     pub name: String,
-    /// How many Jobs; 1 unless set.
+    /// Number of Jobs; 1 if unset.
     pub replicas: Option<i32>,
-    /// What each Job is.
+    /// Template of the Jobs.
     pub template: JobTemplateSpec,
 }
 
@@ -103,7 +102,7 @@ impl JobSet {
             owner: Some(owner),
             allowed_policies: JOB_POLICIES.to_vec(),
             allowed_disruption_modes: JOB_DISRUPTION_MODES.to_vec(),
-            limit_remedy: Some("put Jobs that are alike into one replicatedJob with replicas".to_owned()),
+            limit_remedy: Some("use one replicatedJob with replicas for identical Jobs".to_owned()),
             ..BuildOptions::default()
         };
         Builder::new(self.item(), options)
@@ -157,7 +156,7 @@ impl JobSet {
         }
     }
 
-    /// What the user asks of a component, and where.
+    /// The user's blocks for a component, and their path.
     fn component_blocks(&self, index: usize) -> (Blocks, Path) {
         let job = &self.spec.replicated_jobs[index];
         if let Some((at, entry)) = self.indexed_policies().find(|(_, entry)| entry.target_replicated_job == job.name) {
@@ -177,7 +176,7 @@ impl JobSet {
         self.spec.scheduling.iter().flat_map(|scheduling| scheduling.replicated_job_policies.iter().enumerate())
     }
 
-    /// What is wrong with what the JobSet asks for.
+    /// Validates the scheduling of the JobSet.
     pub fn validate(&self) -> ErrorList {
         let mut errors = ErrorList::new();
         if self.spec.replicated_jobs.is_empty() {
@@ -192,8 +191,7 @@ impl JobSet {
             match self.spec.replicated_jobs.iter().position(|job| job.name == *target) {
                 None => errors.push(Error::not_found(&path, target.as_str())),
                 Some(index) if job_spec(&self.spec.replicated_jobs[index]).scheduling.is_some() => {
-                    let detail =
-                        format!("{} asks for the same pods: say it in one of the two places", policies().index(at));
+                    let detail = format!("{} is about the same pods: use only one of the two", policies().index(at));
                     errors.push(Error::forbidden(&job_scheduling(index), detail));
                 }
                 Some(_) => {}
@@ -205,40 +203,40 @@ impl JobSet {
         errors
     }
 
-    /// Gangs that ask for more than there is would wait for ever.
+    /// A gang must not need more members than there are: it would wait for ever.
     fn counts(&self) -> ErrorList {
         let mut errors = ErrorList::new();
         let components = i32::try_from(self.spec.replicated_jobs.len()).unwrap_or(i32::MAX);
         let policy = self.spec.scheduling.as_ref().and_then(|scheduling| scheduling.scheduling_policy.as_ref());
-        let asked = policy.and_then(|policy| policy.gang.as_ref()).and_then(|gang| gang.min_group_count);
-        if let Some(asked) = asked.filter(|asked| *asked > components) {
+        let min_group_count = policy.and_then(|policy| policy.gang.as_ref()).and_then(|gang| gang.min_group_count);
+        if let Some(count) = min_group_count.filter(|count| *count > components) {
             let path = Path::new("spec").child("scheduling").child("schedulingPolicy");
             let detail = format!("must not be greater than the number of replicatedJobs ({components})");
-            errors.push(Error::invalid(&path.child("gang").child("minGroupCount"), asked, detail));
+            errors.push(Error::invalid(&path.child("gang").child("minGroupCount"), count, detail));
         }
         for (index, job) in self.spec.replicated_jobs.iter().enumerate() {
             let (Blocks::PodGroup(blocks), path) = self.component_blocks(index) else { continue };
             let gang = blocks.policy.and_then(|policy| policy.gang);
-            if let Some(asked) = gang.and_then(|gang| gang.min_count).filter(|asked| *asked > pod_count(job)) {
+            if let Some(count) = gang.and_then(|gang| gang.min_count).filter(|count| *count > pod_count(job)) {
                 let detail = format!("must not be greater than replicas times parallelism ({})", pod_count(job));
                 let path = path.child("schedulingPolicy").child("gang").child("minCount");
-                errors.push(Error::invalid(&path, asked, detail));
+                errors.push(Error::invalid(&path, count, detail));
             }
         }
         errors
     }
 }
 
-/// Fields that the blocks of a JobSet and the Jobs in it do not have. The types would drop them without a word. What else a
-/// JobSet has is not known here, and left alone.
+/// Fields that the blocks of a JobSet and its Jobs do not have. Decoding would drop them silently. Other fields of a
+/// JobSet are not known here and not checked.
 pub fn unknown_fields(document: &Value) -> ErrorList {
     let spec = &document["spec"];
     let mut errors = ErrorList::new();
-    // A template of a composite has the same blocks as the whole, an entry the same as a Job.
-    let mut whole = spec["scheduling"].clone();
-    let entries = whole.as_object_mut().and_then(|whole| whole.remove("replicatedJobPolicies"));
-    if whole.is_object() {
-        let workload = json!({"spec": {"compositePodGroupTemplates": [whole]}});
+    // The block of the JobSet has the fields of a composite template, an entry has those of a Job's block.
+    let mut root = spec["scheduling"].clone();
+    let entries = root.as_object_mut().and_then(|root| root.remove("replicatedJobPolicies"));
+    if root.is_object() {
+        let workload = json!({"spec": {"compositePodGroupTemplates": [root]}});
         let unknown = schema::unknown_fields("scheduling.k8s.io", "v1beta1", "Workload", &workload);
         let below = |path: &str| path.strip_prefix("spec.compositePodGroupTemplates[0]").map(str::to_owned);
         errors
@@ -260,7 +258,7 @@ pub fn unknown_fields(document: &Value) -> ErrorList {
     errors
 }
 
-/// Fields that a Job with this spec does not have; `from` is where the caller has them `at`.
+/// Fields that a Job with this spec does not have. In their paths `from` is replaced by `at`.
 fn unknown_job_fields(spec: &Value, from: &str, at: &str) -> ErrorList {
     if !spec.is_object() {
         return ErrorList::new();
@@ -273,14 +271,14 @@ fn unknown_job_fields(spec: &Value, from: &str, at: &str) -> ErrorList {
 fn unknown_field(path: &str) -> Error {
     let detail = match path {
         "spec.scheduling.schedulingPolicy.gang.minCount" => {
-            "unknown field: a JobSet as a whole counts its replicatedJobs, in minGroupCount"
+            "unknown field: the gang of a JobSet counts replicatedJobs, in minGroupCount"
         }
         _ => "unknown field",
     };
     Error::forbidden(&Path::new(path), detail)
 }
 
-/// How many pods a component has. As for a Job, a gang needs at least one although a suspended one may have none.
+/// The number of pods of a component, at least 1: a suspended Job may have none, but a gang needs one.
 fn pod_count(job: &ReplicatedJob) -> i32 {
     let pods = i64::from(job.replicas.unwrap_or(1)) * i64::from(job_spec(job).parallelism.unwrap_or(1));
     i32::try_from(pods.max(1)).unwrap_or(i32::MAX)

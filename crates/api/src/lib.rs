@@ -2,20 +2,20 @@
 //!
 //! In: documents and typed objects of `k8s-openapi`.
 //! Out: defaulted documents, field errors, builder items.
-//! Promises: pure functions; validation names every error with its field path and never stops at the first.
+//! Promises: pure functions; validation returns every error with its field path.
 //! Never: I/O, async, a clock or randomness of its own.
 
-pub mod metadata; // what holds for every kind: names, labels, owners
-pub mod schema; // which fields a kind has, and of what type
-pub mod protobuf; // objects in protobuf, read as documents
-pub mod selector; // objects chosen by label or field
-pub mod core; // pods, nodes, namespaces, events: defaults and rules
-pub mod batch; // Jobs and CronJobs: defaults, rules, and what they ask of the scheduler
-pub mod job_set; // JobSets, as far as the scheduler's part goes
-pub mod scheduling; // Workloads, PodGroups, CompositePodGroups, priority classes: defaults and rules
-pub mod coordination; // Leases: rules
-pub mod policy; // budgets of disruptions: rules
-pub mod conversion; // older forms and drafts, to and from the present one
+pub mod metadata; // rules for every kind: names, labels, owners
+pub mod schema; // fields of a kind, and their types
+pub mod protobuf; // objects in protobuf, decoded to documents
+pub mod selector; // label and field selectors
+pub mod core; // pods, nodes, namespaces, events: defaults and validation
+pub mod batch; // Jobs and CronJobs: defaults, validation, scheduling requests
+pub mod job_set; // the scheduling part of JobSets
+pub mod scheduling; // Workloads, PodGroups, CompositePodGroups, priority classes: defaults and validation
+pub mod coordination; // Leases: validation
+pub mod policy; // PodDisruptionBudgets: validation
+pub mod conversion; // older versions and drafts, to and from the current one
 pub mod cron; // when a CronJob is due
 
 // The shared types, so that a crate that needs rules has one name for both.

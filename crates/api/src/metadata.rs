@@ -1,6 +1,6 @@
-//! What holds for the metadata of every kind: names, labels, annotations, owners, finalizers.
+//! Validation of the metadata of every kind: names, labels, annotations, owners, finalizers.
 
-pub mod names; // what a name may look like
+pub mod names; // rules for names
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,25 +10,25 @@ use serde_json::Value;
 use crate::field::{Error, ErrorList, Path};
 use names::NameRule;
 
-/// The message of a change to a field that never changes.
+/// The message for a change of an immutable field.
 pub const IMMUTABLE_MESSAGE: &str = "field is immutable";
 
 const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
-/// So many owners that control an object beside the first are told of.
+/// The maximum number of additional controllers that are reported.
 const MAX_REPORTED_CONTROLLERS: usize = 8;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// One text of a `T`.
+/// A string field of a `T`.
 type TextField<T> = fn(&T) -> &str;
 
-/// The error of a change of one field, from the new `T` and the old.
+/// The error for a change of one field, from the new `T` and the old one.
 type ChangeCheck<T> = fn(&T, &T, &Path) -> Option<Error>;
 
 /// Finalizers that need no prefix.
 pub(crate) const STANDARD_FINALIZERS: [&str; 3] = [ORPHAN, FOREGROUND, "kubernetes"];
 
-/// What an owner is found by; none of it may be empty.
+/// The fields that identify an owner. None may be empty.
 const OWNER_FIELDS: [(&str, TextField<OwnerReference>); 4] = [
     ("apiVersion", |owner| &owner.api_version),
     ("kind", |owner| &owner.kind),
@@ -36,7 +36,7 @@ const OWNER_FIELDS: [(&str, TextField<OwnerReference>); 4] = [
     ("uid", |owner| &owner.uid),
 ];
 
-/// What only the server writes, and a user sends back as it is.
+/// Fields that only the server sets. A user sends them back unchanged.
 const IMMUTABLE_FIELDS: [(&str, ChangeCheck<ObjectMeta>); 6] = [
     ("name", |new, old, path| immutable(&new.name, &old.name, path)),
     ("namespace", |new, old, path| immutable(&new.namespace, &old.namespace, path)),
@@ -48,12 +48,12 @@ const IMMUTABLE_FIELDS: [(&str, ChangeCheck<ObjectMeta>); 6] = [
     }),
 ];
 
-/// What is wrong with the metadata of an object to be created, whose name is a DNS subdomain.
+/// Validates the metadata of a new object whose name is a DNS subdomain.
 pub fn validate_object_meta(meta: &ObjectMeta, namespaced: bool, path: &Path) -> ErrorList {
     validate_object_meta_named(meta, namespaced, names::dns_subdomain, path)
 }
 
-/// What is wrong with the metadata of an object to be created, whose name follows `rule`.
+/// Validates the metadata of a new object whose name follows `rule`.
 pub fn validate_object_meta_named(meta: &ObjectMeta, namespaced: bool, rule: NameRule, path: &Path) -> ErrorList {
     name_problems(meta, rule, path)
         .into_iter()
@@ -63,8 +63,8 @@ pub fn validate_object_meta_named(meta: &ObjectMeta, namespaced: bool, rule: Nam
         .collect()
 }
 
-/// What is wrong with a change of metadata from `old` to `new`.
-/// That an update names a resourceVersion is a rule of the server, which knows which kinds may do without.
+/// Validates a change of metadata from `old` to `new`. The server checks that an update has a resourceVersion, because
+/// only the server knows which kinds do not need one.
 pub fn validate_object_meta_update(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> ErrorList {
     let frozen = IMMUTABLE_FIELDS.iter().filter_map(|(field, changed)| changed(new, old, &path.child(field)));
     added_finalizers_problem(new, old, &path.child("finalizers"))
@@ -75,53 +75,53 @@ pub fn validate_object_meta_update(new: &ObjectMeta, old: &ObjectMeta, path: &Pa
         .collect()
 }
 
-/// What is wrong with labels; used for selectors and templates too.
+/// Validates labels, also those of selectors and templates.
 pub fn validate_labels(labels: &BTreeMap<String, String>, path: &Path) -> ErrorList {
     let problems = |(key, value): (&String, &String)| {
         violations(names::qualified_name, key, path).into_iter().chain(violations(names::label_value, value, path))
     };
-    // Two labels with the same fault are told of once: the path does not say which it is.
+    // Two labels with the same error are reported once, because the path does not name the label.
     let mut known = BTreeSet::new();
     let is_new = |problem: &Error| known.insert((problem.value.clone(), problem.detail.clone()));
     labels.iter().flat_map(problems).filter(is_new).collect()
 }
 
-/// What is wrong with annotations: their keys, and their size taken together.
+/// Validates annotations: their keys, and their total size.
 pub fn validate_annotations(annotations: &BTreeMap<String, String>, path: &Path) -> ErrorList {
-    // Upper case is allowed in the prefix of an annotation, unlike in that of a label.
+    // The prefix of an annotation may have upper case, unlike that of a label.
     let rule = |key: &str| names::qualified_name(&key.to_ascii_lowercase());
     let bytes: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     let size = (bytes > MAX_ANNOTATIONS_BYTES).then(|| Error::too_long(path, MAX_ANNOTATIONS_BYTES));
     annotations.keys().flat_map(|key| violations(rule, key, path)).chain(size).collect()
 }
 
-/// An error when a field that never changes has changed.
+/// The error for a changed immutable field, if it has changed.
 pub fn immutable<T: PartialEq + serde::Serialize>(new: &T, old: &T, path: &Path) -> Option<Error> {
     (new != old).then(|| Error::invalid(path, to_json(new), IMMUTABLE_MESSAGE))
 }
 
-/// The text of a field error's value: the value as JSON.
+/// The value of a field error: the value as JSON.
 pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Value {
-    serde_json::to_value(value).expect("API types have text keys and therefore a JSON form")
+    serde_json::to_value(value).expect("API types have string keys and serialize to JSON")
 }
 
-/// What a text field says. The empty text says nothing, as on the wire.
+/// The value of a string field. The empty string is unset, as on the wire.
 pub(crate) fn non_empty(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|text| !text.is_empty())
 }
 
-/// One error for each way in which `value` breaks `rule`.
+/// One error for each violation of `rule` by `value`.
 pub(crate) fn violations(rule: impl Fn(&str) -> Vec<String>, value: &str, path: &Path) -> ErrorList {
     rule(value).into_iter().map(|problem| Error::invalid(path, value, problem)).collect()
 }
 
-/// One error for each problem with `value`.
+/// Adds one error for each problem with `value`.
 pub(crate) fn push_violations(problems: Vec<String>, value: &str, path: &Path, errors: &mut ErrorList) {
     errors.extend(problems.into_iter().map(|problem| Error::invalid(path, value, problem)));
 }
 
-/// An object has a name or a prefix for one. The server completes a prefix before it validates; a caller without a
-/// server need not.
+/// An object has a name or a prefix for one. The server completes a prefix before validation; a caller without a server
+/// need not.
 fn name_problems(meta: &ObjectMeta, rule: NameRule, path: &Path) -> ErrorList {
     let (name, prefix) = (non_empty(&meta.name), non_empty(&meta.generate_name));
     if name.or(prefix).is_none() {
@@ -133,7 +133,7 @@ fn name_problems(meta: &ObjectMeta, rule: NameRule, path: &Path) -> ErrorList {
     of_prefix.into_iter().chain(of_name).flatten().collect()
 }
 
-/// The prefix of a name that was made, or that nobody needs any more, is a good one all the same.
+/// The prefix of a name must be valid even if the name is set.
 pub(crate) fn prefix_problems(meta: &ObjectMeta, path: &Path) -> ErrorList {
     let rule = |prefix: &str| names::prefix(prefix, names::dns_subdomain);
     non_empty(&meta.generate_name)
@@ -141,7 +141,7 @@ pub(crate) fn prefix_problems(meta: &ObjectMeta, path: &Path) -> ErrorList {
         .unwrap_or_default()
 }
 
-/// There is a namespace exactly when the kind lives in one.
+/// A namespace is set if and only if the kind is namespaced.
 fn namespace_problems(meta: &ObjectMeta, namespaced: bool, path: &Path) -> ErrorList {
     match non_empty(&meta.namespace) {
         Some(namespace) if namespaced => violations(names::dns_label, namespace, path),
@@ -151,7 +151,7 @@ fn namespace_problems(meta: &ObjectMeta, namespaced: bool, path: &Path) -> Error
     }
 }
 
-/// A generation counts up from zero, and from `before`.
+/// A generation starts at zero and does not decrease from `before`.
 fn generation_problems(meta: &ObjectMeta, before: i64, path: &Path) -> impl Iterator<Item = Error> {
     let generation = meta.generation.unwrap_or(0);
     [(0, "must be greater than or equal to 0"), (before, "must not be decremented")]
@@ -160,7 +160,7 @@ fn generation_problems(meta: &ObjectMeta, before: i64, path: &Path) -> impl Iter
         .map(move |(_, detail)| Error::invalid(&path.child("generation"), generation, detail))
 }
 
-/// The parts a user may change at any time.
+/// The fields that a user may change at any time.
 fn mutable_field_problems(meta: &ObjectMeta, path: &Path) -> impl Iterator<Item = Error> {
     [
         meta.labels.as_ref().map(|labels| validate_labels(labels, &path.child("labels"))),
@@ -193,7 +193,7 @@ fn owner_version_problem(owner: &OwnerReference, path: &Path) -> Option<Error> {
     (parts_count > 2).then(|| Error::invalid(path, owner.api_version.as_str(), detail))
 }
 
-/// The owners of an object that control it, while they are read.
+/// The owners with `controller: true`, while the list is validated.
 struct ControllerReferences<'a> {
     owners: &'a [OwnerReference],
     first: Option<&'a OwnerReference>,
@@ -201,8 +201,8 @@ struct ControllerReferences<'a> {
 }
 
 impl<'a> ControllerReferences<'a> {
-    /// One owner at most controls an object; each further one is told of the first.
-    // Upstream: tells of all of them. As each of these errors shows all owners, that grows with their square.
+    /// At most one owner is the controller. The error about a further one names the first.
+    // Upstream: reports all of them. Each of these errors prints all owners, so the total grows with their square.
     fn problem(&mut self, owner: &'a OwnerReference, path: &Path) -> Option<Error> {
         if owner.controller != Some(true) {
             return None;
@@ -222,7 +222,7 @@ impl<'a> ControllerReferences<'a> {
     }
 }
 
-/// A finalizer is a standard one or carries the prefix of who removes it, and an object is deleted in one way only.
+/// A finalizer is a standard one or has a prefix, and an object has at most one way of deletion.
 fn finalizer_problems(finalizers: &[String], path: &Path) -> ErrorList {
     let problems = |(index, finalizer): (usize, &String)| {
         let is_known = finalizer.contains('/') || STANDARD_FINALIZERS.contains(&finalizer.as_str());
@@ -238,13 +238,13 @@ fn finalizer_problems(finalizers: &[String], path: &Path) -> ErrorList {
     finalizers.iter().enumerate().flat_map(problems).chain(contradiction).collect()
 }
 
-/// Once an object is being deleted, finalizers only go.
+/// After deletion was requested, finalizers can only be removed.
 fn added_finalizers_problem(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Option<Error> {
     old.deletion_timestamp.as_ref()?;
     let had: BTreeSet<&String> = old.finalizers.iter().flatten().collect();
     let added: BTreeSet<&String> = new.finalizers.iter().flatten().filter(|name| !had.contains(name)).collect();
     (!added.is_empty()).then(|| {
-        // A set prints as the API prints its list: in order, quoted, in braces.
+        // A set prints as the API prints its list: sorted, quoted, in braces.
         let detail = format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{added:?}"
         );
@@ -261,7 +261,7 @@ mod tests {
     use crate::field::{ErrorList, Path};
 
     fn meta(value: Value) -> ObjectMeta {
-        serde_json::from_value(value).expect("the test writes good metadata")
+        serde_json::from_value(value).expect("valid metadata")
     }
 
     fn texts(errors: &ErrorList) -> Vec<String> {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_a_namespace_are_asked_for() {
+    fn name_and_namespace_are_required() {
         for (case, value, namespaced, want) in [
             ("both", json!({"name": "a", "namespace": "b"}), true, vec![]),
             ("prefix", json!({"generateName": "a-", "namespace": "b"}), true, vec![]),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_named_by_the_stricter_rule() {
+    fn names_of_namespaces_follow_the_stricter_rule() {
         let dotted = meta(json!({"name": "a.b"}));
         let path = Path::new("metadata");
         assert!(validate_object_meta(&dotted, false, &path).is_empty());
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_finalizers_and_sizes_are_checked() {
+    fn owners_finalizers_and_sizes_are_validated() {
         let owner = |kind: &str, controller: bool| json!({"apiVersion": "v1", "kind": kind, "name": "x", "uid": "u", "controller": controller});
         for (case, value, want) in [
             ("one controller", json!({"ownerReferences": [owner("A", true), owner("B", false)]}), vec![]),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_never_changes() {
+    fn identity_is_immutable() {
         let old = json!({"name": "a", "namespace": "n", "uid": "1", "generation": 2});
         for (case, change, want) in [
             ("nothing", json!({}), vec![]),
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_object_gets_no_new_finalizers() {
+    fn object_in_deletion_gets_no_new_finalizers() {
         let old = meta(json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["e.io/a"]}));
         let mut new = old.clone();
         new.finalizers = Some(vec![]);

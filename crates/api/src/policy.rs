@@ -1,4 +1,4 @@
-//! What holds for PodDisruptionBudgets: how many pods of a set must stay when pods are evicted.
+//! Validation of PodDisruptionBudgets.
 
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,48 +10,48 @@ use crate::metadata::{to_json, validate_object_meta, validate_object_meta_update
 use crate::scheduling::validation::conditions;
 use crate::selector::validate_label_selector;
 
-/// The condition of a budget that says whether a pod may be evicted.
+/// The condition of a budget for whether a pod may be evicted.
 pub const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 /// Its reason while a pod may be evicted.
 pub const SUFFICIENT_PODS: &str = "SufficientPods";
-/// Its reason while none may be.
+/// Its reason while no pod may be evicted.
 pub const INSUFFICIENT_PODS: &str = "InsufficientPods";
-/// Its reason while nobody knows how many pods there should be.
+/// Its reason while the number of expected pods is unknown.
 pub const SYNC_FAILED: &str = "SyncFailed";
 
-/// What may become of pods that are not ready.
+/// Policies for pods that are not ready.
 const UNHEALTHY_POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 const NEGATIVE: &str = "must be greater than or equal to 0";
 const INVALID_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
                           '93%', regex used for validation is '[0-9]+%')";
 
-/// A new budget has no status of its own.
+/// Removes the status of a new budget.
 pub fn prepare_create(budget: &mut Value) {
     budget["status"] = json!({});
 }
 
-/// What is wrong with a new budget.
+/// Validates a new budget.
 pub fn validate_create(meta: &ObjectMeta, spec: &PodDisruptionBudgetSpec) -> ErrorList {
     let mut errors = validate_object_meta(meta, true, &Path::new("metadata"));
     errors.extend(spec_problems(spec));
     errors
 }
 
-/// What is wrong with a change of a budget.
+/// Validates a change of a budget.
 pub fn validate_update(new: &ObjectMeta, old: &ObjectMeta, spec: &PodDisruptionBudgetSpec) -> ErrorList {
     let mut errors = validate_object_meta_update(new, old, &Path::new("metadata"));
     errors.extend(spec_problems(spec));
     errors
 }
 
-/// What is wrong with a report of a budget's status.
+/// Validates a write to a budget's status.
 pub fn validate_status_update(new: &PodDisruptionBudget, old: &PodDisruptionBudget) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(new.status.iter().flat_map(status_problems));
     errors
 }
 
-/// The share that a text such as `40%` says.
+/// The number of a percentage such as `40%`.
 pub fn parse_percent(text: &str) -> Option<i64> {
     let digits = text.strip_suffix('%').filter(|digits| !digits.is_empty())?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().unwrap_or(i64::MAX))
@@ -77,7 +77,7 @@ fn spec_problems(spec: &PodDisruptionBudgetSpec) -> ErrorList {
     errors
 }
 
-/// A number of pods, or a share of them up to all.
+/// A number of pods, or a percentage of at most 100.
 fn amount_problem(amount: &IntOrString, path: &Path) -> Option<Error> {
     match amount {
         IntOrString::Int(count) => (*count < 0).then(|| Error::invalid(path, *count, NEGATIVE)),
@@ -98,8 +98,8 @@ fn status_problems(status: &PodDisruptionBudgetStatus) -> ErrorList {
     ];
     let conditions_of = status.conditions.as_deref().unwrap_or_default();
     let mut errors = conditions::validate(&path.child("conditions"), conditions_of);
-    let said = counts.into_iter().filter_map(|(field, count)| Some((field, count?)));
-    let negative = said.filter(|(_, count)| *count < 0);
+    let set = counts.into_iter().filter_map(|(field, count)| Some((field, count?)));
+    let negative = set.filter(|(_, count)| *count < 0);
     errors.extend(negative.map(|(field, count)| Error::invalid(&path.child(field), count, NEGATIVE)));
     errors
 }
@@ -121,18 +121,18 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_says_one_amount_that_can_be() {
+    fn budget_has_one_valid_amount() {
         for (case, spec, want) in [
             ("nothing", json!({}), vec![]),
             ("a number", json!({"minAvailable": 0}), vec![]),
-            ("a share", json!({"maxUnavailable": "100%", "unhealthyPodEvictionPolicy": "AlwaysAllow"}), vec![]),
+            ("a percentage", json!({"maxUnavailable": "100%", "unhealthyPodEvictionPolicy": "AlwaysAllow"}), vec![]),
             (
-                "less than nothing",
+                "negative number",
                 json!({"minAvailable": -1}),
                 vec!["spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"],
             ),
             (
-                "more than all",
+                "percentage above 100",
                 json!({"minAvailable": "101%"}),
                 vec!["spec.minAvailable: Invalid value: \"101%\": must not be greater than 100%"],
             ),
@@ -144,7 +144,7 @@ mod tests {
                 ],
             ),
             (
-                "another policy",
+                "unknown policy",
                 json!({"unhealthyPodEvictionPolicy": "Never"}),
                 vec![
                     "spec.unhealthyPodEvictionPolicy: Unsupported value: \"Never\": supported values: \"AlwaysAllow\", \"IfHealthyBudget\"",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_counts_no_less_than_nothing() {
+    fn counts_of_a_status_are_not_negative() {
         let budget = |count: i32| -> Value {
             let status =
                 json!({"currentHealthy": count, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});

@@ -1,84 +1,84 @@
-//! Objects as Kubernetes' clients send them in protobuf, read into the document that they would send as JSON.
+//! Decodes the protobuf of Kubernetes' clients to the document that they would send as JSON.
 //!
-//! In: a body, `k8s\0` and a message that says what kind it holds.
-//! Out: the document of the same object. What JSON leaves out because it is empty is left out here, too, so that nothing
-//! behind this can tell how an object came in. Fields that the kind does not have are passed over, as upstream.
-//! Promises: no body makes it panic, and none makes more than the text of JSON that is allowed.
+//! In: a body: `k8s\0` and a message with the kind of the object.
+//! Out: the document of the object. Fields that JSON omits because they are empty are omitted, so that later steps do
+//! not depend on the encoding. Unknown fields are skipped, as upstream.
+//! Promises: no body causes a panic, and none causes more JSON than is allowed.
 
 mod decode; // messages → documents
-mod table; // which fields a message has
+mod table; // fields of messages
 mod wire; // tags, numbers and lengths
 
 use serde_json::{Map, Value};
 
 use wire::WireReader;
 
-/// What every body begins with.
+/// The prefix of every body.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// Why a body holds no object.
+/// Why a body cannot be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It does not begin as it must.
+    /// The prefix is missing.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
-    /// Something is announced and not there.
+    /// The body ends within a value.
     #[error("unexpected EOF")]
     Truncated,
-    /// A number of more than 64 bits.
+    /// A varint of more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
-    /// A tag that no field can have.
+    /// An invalid tag.
     #[error("proto: illegal tag {number} (wire type {wire})")]
     Tag {
         /// The number of the field.
         number: i32,
-        /// How its value is announced.
+        /// The wire type.
         wire: u8,
     },
-    /// The end of a group that never began.
+    /// The end of a group that was not started.
     #[error("proto: wiretype end group for non-group")]
     EndGroup,
-    /// A value in another form than its field has.
+    /// The value has a different wire type than its field.
     #[error("proto: wrong wireType = {wire} for field {field}")]
     WireType {
-        /// How the value is announced.
+        /// The wire type.
         wire: u8,
         /// The name in JSON.
         field: &'static str,
     },
-    /// A text that is none.
+    /// A string that is not UTF-8.
     #[error("field {0} contains invalid UTF-8")]
     Utf8(&'static str),
-    /// A value that JSON has no form for.
+    /// A value that cannot be represented in JSON.
     #[error("field {0} has no form in JSON")]
     Value(&'static str),
-    /// Messages within messages.
+    /// Messages are nested too deeply.
     #[error("exceeded max depth")]
     TooDeep,
-    /// The document would be too long.
+    /// The document would be too large.
     #[error("the object is too large as JSON")]
     TooLarge,
-    /// A compressed object.
+    /// The object is compressed.
     #[error("the object is compressed, which is not supported")]
     Encoding,
-    /// A kind or a version that is taken in JSON alone.
+    /// A kind or version that is supported only in JSON.
     #[error("this version of the kind is not known in protobuf; send it as JSON")]
     Kind,
 }
 
-/// A body: what it says it is, and the object in protobuf.
+/// The envelope of a body: type and object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
-    /// The version that the body says, perhaps empty.
+    /// The `apiVersion` of the envelope; can be empty.
     pub api_version: &'a str,
-    /// The kind that the body says, perhaps empty.
+    /// The `kind` of the envelope; can be empty.
     pub kind: &'a str,
     raw: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads the outermost message.
+    /// Decodes the envelope.
     pub fn read(body: &'a [u8]) -> Result<Envelope<'a>, DecodeError> {
         let mut reader = WireReader::new(body.strip_prefix(PREFIX).ok_or(DecodeError::Prefix)?);
         let mut envelope = Envelope { api_version: "", kind: "", raw: &[] };
@@ -106,16 +106,15 @@ impl<'a> Envelope<'a> {
         Ok(())
     }
 
-    /// The document, given that the object is of this kind. What the envelope says of version and kind stands in it, if
-    /// it says anything. Refused when its JSON is certain to take more than `bytes_max`; it may take more through escapes in
-    /// its texts.
-    pub fn document(&self, group: &str, version: &str, kind: &str, bytes_max: usize) -> Result<Value, DecodeError> {
+    /// Decodes the object as this kind. `apiVersion` and `kind` are those of the envelope, if they are set. Refused if
+    /// its JSON certainly exceeds `max_bytes`. It can be larger because of escapes in strings.
+    pub fn document(&self, group: &str, version: &str, kind: &str, max_bytes: usize) -> Result<Value, DecodeError> {
         let message = table::table().message_of_kind(group, version, kind).ok_or(DecodeError::Kind)?;
         let mut document = Map::new();
-        decode::decode_message(message, self.raw, bytes_max, &mut document)?;
-        for (name, said) in [("apiVersion", self.api_version), ("kind", self.kind)] {
-            if !said.is_empty() {
-                document.insert(name.to_owned(), said.into());
+        decode::decode_message(message, self.raw, max_bytes, &mut document)?;
+        for (name, value) in [("apiVersion", self.api_version), ("kind", self.kind)] {
+            if !value.is_empty() {
+                document.insert(name.to_owned(), value.into());
             }
         }
         Ok(Value::Object(document))

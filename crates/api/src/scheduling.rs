@@ -1,10 +1,10 @@
 //! The scheduling group: Workloads, PodGroups, CompositePodGroups, priority classes.
 //!
-//! `v1alpha3` of Workload and PodGroup is field for field the same as `v1beta1`, which is the form judged here.
+//! `v1alpha3` of Workload and PodGroup has the same fields as `v1beta1`, which is validated here.
 
-pub mod defaults; // what is filled in when a field is left out
-pub mod prepare; // fields of features that are off are dropped
-pub mod validation; // what may be written, and what may change
+pub mod defaults; // values of fields that are not set
+pub mod prepare; // drops fields of features that are off
+pub mod validation; // rules for creation and update
 
-/// Holds a PodGroup that is being deleted until no live pod belongs to it.
+/// Delays the deletion of a PodGroup until it has no live pod.
 pub const PROTECTION_FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";

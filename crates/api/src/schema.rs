@@ -1,12 +1,12 @@
-//! The structure of the served kinds, and the one walk that holds a document against it.
+//! The schema of the served kinds, and the walk that checks a document against it.
 //!
-//! The structure is that of Kubernetes (see `NOTICE`); `cargo xtask schema` makes the file anew.
+//! The schema is that of Kubernetes (see `NOTICE`). `cargo xtask schema` generates the file.
 
-mod table; // the file as tables for a fast walk
-mod empty_values; // how fields are written that say nothing
-mod walk; // a document held against the tables
+mod table; // the file as tables
+mod empty_values; // how empty fields are encoded
+mod walk; // checks a document
 mod patch_schema; // how patches merge into a document
-mod descriptions; // our words for the fields of workload-aware scheduling
+mod descriptions; // our descriptions of the fields of workload-aware scheduling
 
 use std::fmt;
 
@@ -17,23 +17,23 @@ pub use empty_values::EmptyValueEncoding;
 pub use patch_schema::{ListMerge, PatchSchema};
 pub use table::{FieldMarkers, FieldSchema, ListType, ObjectSchema, SchemaTable, ValueType, table};
 
-/// What does not belong in a document.
+/// Violations of the schema in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaFindings {
-    /// Paths of fields that the kind does not have: `spec.template.spec.containers[0].imag`. Document order.
+    /// Paths of fields that the kind does not have: `spec.template.spec.containers[0].imag`. In document order.
     pub unknown: Vec<String>,
-    /// Values that the typed object could not hold. Document order.
+    /// Values that cannot be decoded to the typed object. In document order.
     pub type_errors: Vec<TypeError>,
 }
 
 /// A value of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeError {
-    /// Where.
+    /// The field.
     pub path: String,
-    /// What belongs there: `integer`, `array`, …
+    /// The expected type: `integer`, `array`, …
     pub expected: &'static str,
-    /// What stands there: `string "four"`.
+    /// The actual value: `string "four"`.
     pub found: String,
 }
 
@@ -43,22 +43,22 @@ impl fmt::Display for TypeError {
     }
 }
 
-/// The version of Kubernetes whose structure this is.
+/// The version of Kubernetes of the schema.
 pub fn kubernetes_version() -> &'static str {
     &table::table().kubernetes_version
 }
 
-/// Whether the kind is one of those whose structure is known.
+/// Whether the schema has the kind.
 pub fn has_kind(group: &str, version: &str, kind: &str) -> bool {
     table::table().kind(group, version, kind).is_some()
 }
 
-/// Holds a document against the structure of its kind and tidies it on the way.
+/// Checks a document against the schema of its kind, and normalizes it.
 ///
-/// Afterwards the document is as the typed object would be written: it has no unknown field, a field that says nothing
-/// stands there only if its [`Form`] has it so, and quantities and times are in canonical form (`cpu: 1000m` and `cpu: 1`
-/// both become `cpu: "1"`). To do it again changes nothing. Values of the wrong type stay as they are.
-/// A kind that is not known (see [`knows`]) is left alone.
+/// Afterwards the document is what the typed object would serialize to: it has no unknown field, empty fields are
+/// encoded as their [`EmptyValueEncoding`] defines, and quantities and times are
+/// canonical (`cpu: 1000m` and `cpu: 1` both become `cpu: "1"`). It is idempotent. Values of the wrong type are not
+/// changed. A document of an unknown kind (see [`has_kind`]) is not changed.
 pub fn check(group: &str, version: &str, kind: &str, document: &mut Value) -> SchemaFindings {
     match table::table().kind(group, version, kind) {
         Some(shape) => walk::check(shape, document),
@@ -66,7 +66,7 @@ pub fn check(group: &str, version: &str, kind: &str, document: &mut Value) -> Sc
     }
 }
 
-/// Writes what documents of the kind have at their top even when they say nothing there, such as `status: {}`.
+/// Adds the top-level fields that documents of the kind always have, such as `status: {}`.
 pub fn write_empty_fields(group: &str, version: &str, kind: &str, document: &mut Value) {
     if let Some(shape) = table::table().kind(group, version, kind) {
         walk::write_empty_fields(shape, document);
@@ -78,7 +78,7 @@ pub fn unknown_fields(group: &str, version: &str, kind: &str, document: &Value) 
     check(group, version, kind, &mut document.clone()).unknown
 }
 
-/// How strategic merge patches merge into documents of this kind. Every list of a kind that is not known is replaced.
+/// How strategic merge patches merge into documents of this kind. For an unknown kind every list is replaced.
 pub fn patch_schema(group: &str, version: &str, kind: &str) -> PatchSchema {
     PatchSchema::of(table::table().kind(group, version, kind))
 }

@@ -1,4 +1,4 @@
-//! Selectors, as lists and watches are asked with them: by label and by field.
+//! Label and field selectors of lists and watches.
 
 mod fields; // `metadata.name=x,status.phase!=Running`
 mod labels; // `app=web,tier in (a,b),!legacy`
@@ -6,7 +6,7 @@ mod labels; // `app=web,tier in (a,b),!legacy`
 pub use fields::{FieldOperator, FieldRequirement, FieldSelector};
 pub use labels::{LabelRequirement, ParsedLabelSelector, validate_label_selector};
 
-/// The selector cannot be understood; the text says where.
+/// The selector cannot be parsed. The message has the position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseSelectorError(String);

@@ -1,4 +1,4 @@
-//! Whatever tree the workload builder accepts, the API server accepts what comes of it.
+//! The API server accepts what the workload builder builds from any tree that it accepts.
 #![allow(clippy::unwrap_used)]
 
 use k8s_openapi::api::scheduling::v1beta1::Workload;
@@ -17,7 +17,7 @@ use workloadbuilder::{
     SchedulingConstraints, SchedulingPolicy, WorkloadItem, names,
 };
 
-/// Mostly sound configurations, with what the server refuses here and there.
+/// Mostly valid configurations, with some that the server refuses.
 fn config() -> impl Strategy<Value = SchedulingConfig> {
     let count = prop_oneof![60 => Just(Some(2)), 1 => Just(Some(0)), 1 => Just(None)];
     let policy = prop_oneof![
@@ -61,7 +61,7 @@ fn tree() -> impl Strategy<Value = WorkloadItem> {
     })
 }
 
-fn builder(items: Vec<WorkloadItem>, shape: GroupLayout) -> Builder {
+fn builder(items: Vec<WorkloadItem>, layout: GroupLayout) -> Builder {
     let owner = OwnerReference {
         api_version: "example.com/v1".to_owned(),
         kind: "Training".to_owned(),
@@ -76,7 +76,7 @@ fn builder(items: Vec<WorkloadItem>, shape: GroupLayout) -> Builder {
         owner: Some(owner),
         allowed_policies: vec![PolicyKind::Basic, PolicyKind::Gang],
         allowed_disruption_modes: vec![DisruptionMode::Single, DisruptionMode::All],
-        target: BuildTarget { layout: shape, ..BuildTarget::default() },
+        target: BuildTarget { layout, ..BuildTarget::default() },
         ..BuildOptions::default()
     };
     Builder::with_items(items, options)
@@ -84,16 +84,16 @@ fn builder(items: Vec<WorkloadItem>, shape: GroupLayout) -> Builder {
 
 // Shows: S004-40
 #[test]
-fn what_the_builder_accepts_the_server_accepts() {
+fn server_accepts_what_the_builder_accepts() {
     let mut runner = TestRunner::deterministic();
-    // How often something nested, something flat and nothing was built: each has to have been tried.
+    // How often a nested and a flat tree was built and a tree was refused: each case must occur.
     let (mut nested, mut flat, mut refused) = (0, 0, 0);
     for _ in 0..2000 {
-        let (items, shape) = (vec(tree(), 1..=2), prop_oneof![Just(GroupLayout::Nested), Just(GroupLayout::Flat)])
+        let (items, layout) = (vec(tree(), 1..=2), prop_oneof![Just(GroupLayout::Nested), Just(GroupLayout::Flat)])
             .new_tree(&mut runner)
             .unwrap()
             .current();
-        let builder = builder(items, shape);
+        let builder = builder(items, layout);
         match builder.build_workload() {
             Ok(built) => {
                 let composites = built.spec.composite_pod_group_templates.is_some();
@@ -102,7 +102,7 @@ fn what_the_builder_accepts_the_server_accepts() {
             }
             Err(error) => {
                 refused += 1;
-                assert_ne!(builder.validate_structure(), vec![], "building alone refuses: {error}");
+                assert_ne!(builder.validate_structure(), vec![], "only the build refuses: {error}");
             }
         }
     }

@@ -4,33 +4,33 @@ use std::time::Duration;
 
 pub use jiff::Timestamp;
 
-/// Tells the wall time that objects carry. Control loops sleep on tokio's clock; both share one origin, so that on
-/// the paused clock a whole cluster is a deterministic simulation (design: section 2).
+/// The wall time of objects. Control loops sleep on tokio's clock. Both have the same origin, so on the paused clock a
+/// whole cluster is a deterministic simulation.
 pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
 }
 
-/// The longest duration that a setting may have: ten years. Times that far ahead can still be written down.
+/// The maximum duration of a setting: ten years. A time that far in the future can still be represented.
 pub const MAX_DURATION_SETTING: Duration = Duration::from_secs(87_600 * 3600);
 
-/// Reads the duration of a setting, such as `90s` or `1h30m`: above zero, and at most [`SETTING_MAX`].
+/// Parses the duration of a setting, such as `90s` or `1h30m`: above zero, and at most [`MAX_DURATION_SETTING`].
 pub fn parse_duration_setting(text: &str) -> Option<Duration> {
     let duration = Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()?;
     (!duration.is_zero() && duration <= MAX_DURATION_SETTING).then_some(duration)
 }
 
-/// The same for a setting that makes no sense below `least`, such as a deadline that every request would miss.
+/// As [`parse_duration_setting`], with a minimum, such as for a deadline that every request would miss.
 pub fn parse_duration_setting_at_least(least: Duration, text: &str) -> Option<Duration> {
     parse_duration_setting(text).filter(|duration| *duration >= least)
 }
 
-/// Kubernetes' `metav1.Time` text: whole seconds, UTC.
+/// The format of Kubernetes' `metav1.Time`: whole seconds, UTC.
 pub fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Kubernetes' `metav1.MicroTime` text: six digits, UTC.
+/// The format of Kubernetes' `metav1.MicroTime`: six digits, UTC.
 pub fn rfc3339_micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

@@ -1,13 +1,13 @@
-//! Which features are on: one value, built at start and handed down. Nothing asks a global.
+//! Feature gates: one value, built at start and passed as an argument. There is no global.
 
 use std::collections::BTreeMap;
 
-/// A feature that can be switched off (or, where it is off by default, on).
+/// A feature that can be switched off or on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gate {
     /// The Workload and PodGroup kinds, `schedulingGroup` of pods, gang scheduling, priority of groups.
     GenericWorkload,
-    /// `spec.scheduling` of Jobs, and the objects that the Job controller makes from it.
+    /// `spec.scheduling` of Jobs, and the objects that the Job controller creates from it.
     WorkloadWithJob,
     /// `schedulingConstraints`: all pods of a group in one topology domain.
     TopologyAwareWorkloadScheduling,
@@ -17,7 +17,7 @@ pub enum Gate {
     PodGroupPreemptionPolicy,
     /// `resourceClaims` of groups and templates.
     DRAWorkloadResourceClaims,
-    /// `spec.workloadRef` of Jobs, the oldest form of the link between a Job and its Workload.
+    /// `spec.workloadRef` of Jobs, the oldest link between a Job and its Workload.
     JobWorkloadRef,
 }
 
@@ -33,7 +33,7 @@ impl Gate {
         Gate::JobWorkloadRef,
     ];
 
-    /// The name as flags and configuration write it.
+    /// The name in flags and configuration.
     pub fn name(self) -> &'static str {
         match self {
             Gate::GenericWorkload => "GenericWorkload",
@@ -46,14 +46,14 @@ impl Gate {
         }
     }
 
-    /// Whether the gate is on unless told otherwise.
-    // Upstream: every one of these is off by default. Workload-aware scheduling is what this project is for, so only
-    // the form that later proposals replaced starts switched off.
+    /// Whether the gate is on by default.
+    // Upstream: all of these are off by default. This project is for workload-aware scheduling, so only the link that
+    // later proposals replaced is off by default.
     pub fn is_on_by_default(self) -> bool {
         self != Gate::JobWorkloadRef
     }
 
-    /// How far upstream considers it: `ALPHA`, `BETA`, or empty once it is for good.
+    /// The stage upstream: `ALPHA`, `BETA`, or empty once it is stable.
     pub fn stage(self) -> &'static str {
         match self {
             Gate::GenericWorkload | Gate::DRAWorkloadResourceClaims => "BETA",
@@ -61,7 +61,7 @@ impl Gate {
         }
     }
 
-    /// What it cannot do without.
+    /// The gates that must be on for this one.
     pub fn requires(self) -> &'static [Gate] {
         match self {
             Gate::GenericWorkload => &[],
@@ -76,26 +76,26 @@ impl Gate {
     }
 }
 
-/// When a Job that does not ask for a policy is a gang all the same.
+/// When a Job without a policy is a gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AutoGang {
-    /// Never: a gang is asked for in `spec.scheduling`.
+    /// Never: only `spec.scheduling` makes a gang.
     #[default]
     Explicit,
-    /// When it is Indexed, runs more than one pod at a time, and runs all its indexes at once.
+    /// If it is Indexed, runs more than one pod at a time, and runs all its indexes at once.
     Indexed,
 }
 
-/// The gates as set, and the one setting that validation shares with the Job controller.
+/// The enabled gates, and the one setting that validation shares with the Job controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
     bits: u32,
-    /// When a Job is a gang without asking.
+    /// When a Job without a policy is a gang.
     pub auto_gang: AutoGang,
 }
 
 impl AutoGang {
-    /// Reads the form of configuration files.
+    /// Parses the value in configuration files.
     pub fn parse(text: &str) -> Option<AutoGang> {
         match text {
             "explicit" => Some(AutoGang::Explicit),
@@ -118,26 +118,26 @@ impl Gates {
         Gates { bits, ..self }
     }
 
-    /// The same gates with another rule for Jobs that do not ask for a policy.
+    /// The same gates with a different rule for Jobs without a policy.
     #[must_use]
     pub fn with_auto_gang(self, auto_gang: AutoGang) -> Gates {
         Gates { auto_gang, ..self }
     }
 }
 
-/// What settings come to: the gates, and what to tell whoever wrote names that are not the gates' own.
+/// The result of parsing settings: the gates, and warnings about names that are not the gates' own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedGates {
-    /// The gates as set.
+    /// The gates.
     pub gates: Gates,
-    /// One text per name that was understood but should be written differently.
+    /// One message per name that was accepted but should be spelled differently.
     pub warnings: Vec<String>,
 }
 
 /// Sets every gate of a stage that no setting names: `AllAlpha`, `AllBeta`.
 const STAGE_GATES: [(&str, &str); 2] = [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")];
 
-/// Names that proposals and earlier releases gave to what these gates switch.
+/// Names of these gates in proposals and earlier releases.
 const ALIASES: [(&str, Gate); 6] = [
     ("Workload", Gate::GenericWorkload),
     ("NativeWorkload", Gate::GenericWorkload),
@@ -147,7 +147,7 @@ const ALIASES: [(&str, Gate); 6] = [
     ("EnableWorkloadWithJob", Gate::WorkloadWithJob),
 ];
 
-/// Gates of Kubernetes 1.37 whose features are always there: asking for them is fine, switching them off is not.
+/// Gates of Kubernetes 1.37 whose features are always on here. They may be switched on, but not off.
 const ALWAYS_ON: [&str; 4] = [
     "DynamicResourceAllocation",
     "JobManagedBy",
@@ -155,52 +155,52 @@ const ALWAYS_ON: [&str; 4] = [
     "MutableSchedulingDirectivesForSuspendedJobs",
 ];
 
-/// The gates cannot be set as asked.
+/// The settings are not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GatesError {
     /// No gate has this name.
     #[error("unknown feature gate {name:?}; known are {}", known().join(", "))]
     Unknown {
-        /// As given.
+        /// The name in the setting.
         name: String,
     },
-    /// A value that is neither true nor false.
+    /// The value is neither true nor false.
     #[error("feature gate {name}: write {name}=true or {name}=false, not {value:?}")]
     NotABool {
         /// The gate.
         name: String,
-        /// As given.
+        /// The value in the setting.
         value: String,
     },
-    /// A feature that cannot be switched off was.
+    /// The feature cannot be switched off.
     #[error("feature gate {name} cannot be set to false: it is always on here; leave it out")]
     AlwaysOn {
         /// The gate.
         name: String,
     },
-    /// A gate was switched on while another that it needs is off.
+    /// A gate was switched on while a gate that it requires is off.
     #[error(
         "{} is enabled, but depends on features that are disabled: [{}]",
         gate.name(),
         off.iter().map(|gate| gate.name()).collect::<Vec<_>>().join(" ")
     )]
     MissingDependencies {
-        /// What was switched on.
+        /// The gate that was switched on.
         gate: Gate,
-        /// What it needs.
+        /// The required gates that are off.
         off: Vec<Gate>,
     },
 }
 
-/// Every name that may be written, without those that only earn a warning.
+/// Every valid name, without aliases.
 fn known() -> Vec<&'static str> {
     Gate::ALL.map(Gate::name).into_iter().chain(STAGE_GATES.map(|(name, _)| name)).collect()
 }
 
-/// What one name means.
+/// The meaning of a name.
 enum GateName {
     Gate(Gate),
-    /// The gate under a name it no longer has.
+    /// A gate by a former name.
     Alias(Gate),
     /// All gates of this stage.
     Stage(&'static str),
@@ -222,7 +222,7 @@ impl GateName {
     }
 }
 
-/// The values asked for, by how directly they were asked for. A later setting of one name wins.
+/// The values in the settings, by how directly they name a gate. A later setting of the same name wins.
 #[derive(Default)]
 struct GateSettings {
     gates: BTreeMap<Gate, bool>,
@@ -232,7 +232,7 @@ struct GateSettings {
 
 impl GateSettings {
     fn parse(settings: &[(String, String)]) -> Result<GateSettings, GatesError> {
-        let mut asked = GateSettings::default();
+        let mut parsed = GateSettings::default();
         for (name, value) in settings {
             let named = GateName::parse(name).ok_or_else(|| GatesError::Unknown { name: name.clone() })?;
             // Go's spellings.
@@ -242,17 +242,17 @@ impl GateSettings {
                 _ => return Err(GatesError::NotABool { name: name.clone(), value: value.clone() }),
             };
             match named {
-                GateName::Gate(gate) => drop(asked.gates.insert(gate, on)),
-                GateName::Alias(gate) => drop(asked.aliases.insert(gate, (name.clone(), on))),
-                GateName::Stage(stage) => drop(asked.stages.insert(stage, on)),
+                GateName::Gate(gate) => drop(parsed.gates.insert(gate, on)),
+                GateName::Alias(gate) => drop(parsed.aliases.insert(gate, (name.clone(), on))),
+                GateName::Stage(stage) => drop(parsed.stages.insert(stage, on)),
                 GateName::AlwaysOn if on => {}
                 GateName::AlwaysOn => return Err(GatesError::AlwaysOn { name: name.clone() }),
             }
         }
-        Ok(asked)
+        Ok(parsed)
     }
 
-    /// The value asked for: by the gate's own name, by an alias, by its stage.
+    /// The value in the settings: by the gate's own name, by an alias, or by its stage.
     fn value(&self, gate: Gate) -> Option<bool> {
         let by_alias = || self.aliases.get(&gate).map(|(_, on)| *on);
         self.gates.get(&gate).copied().or_else(by_alias).or_else(|| self.stages.get(gate.stage()).copied())
@@ -271,27 +271,27 @@ impl GateSettings {
 }
 
 impl Gates {
-    /// The defaults with `settings` (name and value) on top.
-    // Upstream: a gate that is on by default and loses its dependency is a start-up error as well. Here nearly all are on
-    // by default, so whoever switches one off would have to name all that hang on it; they go off with it instead.
+    /// The defaults, overridden by `settings` (name and value).
+    // Upstream: a gate that is on by default and loses its dependency is a start-up error too. Here nearly all are on
+    // by default, so a user who switches one off would have to name all that depend on it. Here these go off too.
     pub fn from_settings(settings: &[(String, String)]) -> Result<ParsedGates, GatesError> {
-        let asked = GateSettings::parse(settings)?;
+        let parsed = GateSettings::parse(settings)?;
         let mut gates = Gates::default();
         for gate in Gate::ALL {
-            gates = asked.value(gate).map_or(gates, |on| gates.with(gate, on));
+            gates = parsed.value(gate).map_or(gates, |on| gates.with(gate, on));
         }
-        // A gate stands behind all that it requires, so one pass in order of declaration settles all.
+        // A gate is declared after all that it requires, so one pass in order of declaration is enough.
         for gate in Gate::ALL.into_iter().filter(|&gate| gates.enabled(gate)).collect::<Vec<_>>() {
             let off: Vec<Gate> = gate.requires().iter().copied().filter(|&needed| !gates.enabled(needed)).collect();
             if off.is_empty() {
                 continue;
             }
-            if asked.value(gate).is_some() {
+            if parsed.value(gate).is_some() {
                 return Err(GatesError::MissingDependencies { gate, off });
             }
             gates = gates.with(gate, false);
         }
-        Ok(ParsedGates { gates, warnings: asked.warnings() })
+        Ok(ParsedGates { gates, warnings: parsed.warnings() })
     }
 }
 
@@ -316,21 +316,21 @@ mod tests {
     }
 
     fn enabled_names(text: &str) -> Vec<&'static str> {
-        let gates = set(text).expect("legal settings");
+        let gates = set(text).expect("valid settings");
         Gate::ALL.into_iter().filter(|gate| gates.enabled(*gate)).map(Gate::name).collect()
     }
 
     #[test]
-    fn what_hangs_on_a_gate_goes_off_with_it_unless_it_was_asked_for() {
-        let gates = set("TopologyAwareWorkloadScheduling=false").expect("nobody asked for what needs it");
+    fn dependent_gates_go_off_unless_they_are_set() {
+        let gates = set("TopologyAwareWorkloadScheduling=false").expect("no dependent gate is set");
         assert!(!gates.enabled(Gate::CompositePodGroup) && gates.enabled(Gate::GenericWorkload));
         let error = set("GenericWorkload=false,WorkloadWithJob=true").expect_err("it needs GenericWorkload");
-        let said = "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]";
-        assert_eq!(error.to_string(), said);
+        let message = "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]";
+        assert_eq!(error.to_string(), message);
     }
 
     #[test]
-    fn unknown_gates_and_values_are_refused_with_what_is_known() {
+    fn unknown_gates_and_values_are_refused_with_the_known_names() {
         let error = set("GangSheduling=true").expect_err("a misspelt name").to_string();
         assert!(error.contains("GangSheduling") && error.contains("GenericWorkload, WorkloadWithJob"), "{error}");
         assert!(error.ends_with("AllAlpha, AllBeta"), "{error}");
@@ -342,10 +342,9 @@ mod tests {
     // Shows: S002-07
     // Shows: S003-31
     #[test]
-    fn names_of_the_proposals_are_understood_with_a_warning() {
+    fn names_of_the_proposals_are_accepted_with_a_warning() {
         for (alias, gate) in ALIASES {
-            let ParsedGates { gates, warnings } =
-                parse_gates(&format!("{alias}=false")).expect("an alias is understood");
+            let ParsedGates { gates, warnings } = parse_gates(&format!("{alias}=false")).expect("an alias is accepted");
             assert!(!gates.enabled(gate), "{alias}");
             let name = gate.name();
             assert_eq!(warnings, [format!("feature gate {alias} is part of {name} now: taken as {name}=false")]);
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_sets_the_gates_that_are_not_named_wherever_it_stands() {
+    fn stage_sets_the_gates_that_are_not_named_in_any_order() {
         let all = Gate::ALL.map(Gate::name);
         assert_eq!(enabled_names("AllAlpha=true,AllBeta=true"), all);
         assert_eq!(enabled_names("AllAlpha=false"), ["GenericWorkload", "DRAWorkloadResourceClaims"]);
@@ -367,22 +366,22 @@ mod tests {
                 "{text}"
             );
         }
-        assert!(enabled_names("AllBeta=false").is_empty(), "everything hangs on GenericWorkload");
+        assert!(enabled_names("AllBeta=false").is_empty(), "all gates depend on GenericWorkload");
         let error = set("AllBeta=false,AllAlpha=true").expect_err("alpha gates need a beta one").to_string();
         assert!(error.starts_with("WorkloadWithJob is enabled, but depends on"), "{error}");
     }
 
     #[test]
-    fn what_is_always_on_may_be_asked_for_but_not_switched_off() {
+    fn features_that_are_always_on_cannot_be_switched_off() {
         assert_eq!(set("JobManagedBy=true,DynamicResourceAllocation=1"), Ok(Gates::default()));
-        let error = set("JobManagedBy=false").expect_err("it cannot go off").to_string();
+        let error = set("JobManagedBy=false").expect_err("it is always on").to_string();
         assert!(error.contains("JobManagedBy cannot be set to false"), "{error}");
     }
 
     // Shows: S001-16
     // Shows: S002-45
     #[test]
-    fn every_gate_but_the_oldest_form_is_on_by_default() {
+    fn every_gate_but_job_workload_ref_is_on_by_default() {
         let off: Vec<&str> =
             Gate::ALL.into_iter().filter(|gate| !Gates::default().enabled(*gate)).map(Gate::name).collect();
         assert_eq!(off, ["JobWorkloadRef"]);
@@ -390,7 +389,7 @@ mod tests {
 
     // Shows: S002-45
     #[test]
-    fn setting_one_gate_leaves_the_others_as_they_are() {
+    fn setting_one_gate_does_not_change_the_others() {
         let gates = Gates::default().with(Gate::WorkloadWithJob, false).with(Gate::JobWorkloadRef, true);
         let on: Vec<&str> = Gate::ALL.into_iter().filter(|gate| gates.enabled(*gate)).map(Gate::name).collect();
         assert!(!on.contains(&"WorkloadWithJob"));

@@ -1,6 +1,5 @@
-//! Texts that come up again and again: names of labels, annotations, resources and schedulers, kinds of owners. The ones
-//! that the API itself uses are held as a number; a cache of many objects would otherwise hold each of them as often as
-//! there are objects.
+//! Strings that repeat: names of labels, annotations, resources and schedulers, kinds of owners. Strings of the API
+//! itself are stored as a number, so that a cache does not store one copy per object.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,18 +9,18 @@ use std::ops::Deref;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A text that does not change. Compares, orders and hashes as that text.
+/// An immutable string. Compares, orders and hashes as its text.
 #[derive(Clone)]
 pub struct InternedStr(InternedRepr);
 
 #[derive(Clone)]
 enum InternedRepr {
-    /// Its place in [`KNOWN`].
+    /// Its index in [`INTERNED`].
     Interned(u8),
     Owned(Box<str>),
 }
 
-/// Words of the API, shorter ones first, those of one length in alphabetical order: most are told apart by their length.
+/// Strings of the API, ordered by length and then alphabetically: most differ in length.
 static INTERNED: [&str; 40] = [
     "Job",
     "Pod",
@@ -200,7 +199,7 @@ mod tests {
     use super::{INTERNED, InternedStr};
 
     #[test]
-    fn every_known_word_is_found_and_said() {
+    fn every_interned_string_is_found() {
         for word in INTERNED {
             assert!(matches!(InternedStr::from(word).0, super::InternedRepr::Interned(_)), "{word}");
             assert_eq!(InternedStr::from(word), word);
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_its_text() {
+    fn interned_string_compares_as_its_text() {
         let texts = ["", "cpu", "cpus", "example.com/cpu", "memory", "zone"];
         for (one, other) in texts.into_iter().flat_map(|one| texts.map(|other| (one, other))) {
             assert_eq!(InternedStr::from(one).cmp(&InternedStr::from(other)), one.cmp(other), "{one} {other}");

@@ -1,4 +1,4 @@
-//! Amounts of resources, as Kubernetes writes them: `500m`, `1Gi`, `2e3`.
+//! Amounts of resources in the format of Kubernetes: `500m`, `1Gi`, `2e3`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,21 +6,21 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A parsed quantity. Kept in billionths, the finest grain the API has: smaller fractions are rounded up.
+/// A parsed quantity. Stored in billionths, the API's smallest unit. Smaller fractions are rounded up.
 ///
-/// Prints in the canonical form of Kubernetes: no fraction, the largest suffix that keeps the number whole, and a
-/// suffix of the kind it was written with (`1024Ki` is `1Mi`, `0.5` is `500m`, `1000e0` is `1e3`). How it was written
-/// does not count when two are compared.
+/// Prints in the canonical format of Kubernetes: no fraction, the largest suffix that leaves an integer, and a suffix
+/// of the family of the parsed text (`1024Ki` is `1Mi`, `0.5` is `500m`, `1000e0` is `1e3`). Comparison ignores the
+/// suffix.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
     suffixes: SuffixFamily,
 }
 
-/// The family of suffixes a quantity was written with.
+/// The family of suffixes of a parsed quantity.
 #[derive(Clone, Copy, Debug, Default)]
 enum SuffixFamily {
-    /// `m`, `k`, `M`; also none.
+    /// `m`, `k`, `M`, or none.
     #[default]
     Decimal,
     /// `Ki`, `Mi`.
@@ -41,7 +41,7 @@ impl Quantity {
         Quantity { nanos, suffixes }
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn whole(value: i64) -> Quantity {
         Quantity::from_nanos(i128::from(value) * NANO, SuffixFamily::Decimal)
     }
@@ -51,39 +51,39 @@ impl Quantity {
         Quantity::from_nanos(i128::from(value) * (NANO / 1000), SuffixFamily::Decimal)
     }
 
-    /// The sum, written as `self` is; nothing and an amount are that amount.
+    /// The sum, with the suffix family of `self`. Zero plus an amount is that amount.
     #[must_use]
     pub fn plus(self, other: Quantity) -> Quantity {
         let suffixes = if self.nanos == 0 { other.suffixes } else { self.suffixes };
         Quantity::from_nanos(self.nanos.saturating_add(other.nanos), suffixes)
     }
 
-    /// Whether the amount consists of so many whole parts of `size`, none included.
+    /// Whether the amount is a multiple of `size`. Zero is one.
     pub fn is_multiple_of(self, size: Quantity) -> bool {
         size.nanos > 0 && self.nanos % size.nanos == 0
     }
 
-    /// The value in whole units, rounded up, kept within i64.
+    /// The value as an integer, rounded up, saturating.
     pub fn value(self) -> i64 {
         ceil_div(self.nanos, NANO)
     }
 
-    /// The value in thousandths, rounded up, kept within i64.
+    /// The value in thousandths, rounded up, saturating.
     pub fn milli_value(self) -> i64 {
         ceil_div(self.nanos, NANO / 1000)
     }
 
-    /// Whether the value is below zero.
+    /// Whether the value is negative.
     pub fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
-    /// Whether the value has no fraction.
+    /// Whether the value is an integer.
     pub fn is_whole(self) -> bool {
         self.nanos % NANO == 0
     }
 
-    /// Reads the text form.
+    /// Parses the text format.
     pub fn parse(text: &str) -> Result<Quantity, ParseQuantityError> {
         let (negative, rest) = match text.as_bytes().first() {
             Some(b'-') => (true, &text[1..]),
@@ -146,10 +146,10 @@ impl SuffixScale {
         }
     }
 
-    /// `whole.fraction` in this scale, in billionths, rounded up. `None` when it is not a number or far too large.
+    /// `whole.fraction` in this scale, in billionths, rounded up. `None` if it is not a number or out of range.
     fn apply(&self, whole: &str, fraction: &str) -> Option<i128> {
         let fraction = fraction.trim_end_matches('0');
-        // Past 30 digits nothing of a fraction can matter, and a whole part that long is out of range.
+        // Digits of a fraction after the 30th have no effect, and an integer with more digits is out of range.
         let fraction = &fraction[..fraction.len().min(30)];
         let digits: String = format!("{whole}{fraction}");
         let digits = digits.trim_start_matches('0');
@@ -176,7 +176,7 @@ const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Small numbers are printed plainly, and a binary suffix has no fractions: they are rounded up.
+        // Numbers below 1024 are printed without a suffix. A binary suffix has no fraction: it is rounded up.
         let binary = matches!(self.suffixes, SuffixFamily::Binary) && self.nanos.abs() >= 1024 * NANO;
         if binary {
             let whole = self.nanos.div_euclid(NANO) + i128::from(self.nanos.rem_euclid(NANO) != 0);
@@ -195,10 +195,10 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// `number` divided by `factor` as often as that leaves no rest, and how often that was.
-fn divide_out(mut number: i128, factor: i128, steps_max: usize) -> (i128, usize) {
+/// `number` divided by `factor` as long as there is no remainder, and the number of divisions.
+fn divide_out(mut number: i128, factor: i128, max_steps: usize) -> (i128, usize) {
     let mut steps = 0;
-    while steps < steps_max && number != 0 && number % factor == 0 {
+    while steps < max_steps && number != 0 && number % factor == 0 {
         number /= factor;
         steps += 1;
     }
@@ -272,7 +272,7 @@ mod tests {
     use super::Quantity;
 
     #[test]
-    fn texts_have_the_value_kubernetes_gives_them() {
+    fn parsed_values_equal_those_of_kubernetes() {
         for (text, milli) in [
             ("0", 0),
             ("1", 1000),
@@ -295,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_values_stay_exact() {
+    fn largest_values_are_exact() {
         assert_eq!(Quantity::parse("9223372036854775807").map(Quantity::value), Ok(i64::MAX));
         assert_eq!(Quantity::parse("16Ei").map(Quantity::value), Ok(i64::MAX));
         assert_eq!(Quantity::parse("1E").map(Quantity::value), Ok(1_000_000_000_000_000_000));
     }
 
     #[test]
-    fn texts_print_in_the_canonical_form_of_kubernetes() {
+    fn quantities_print_in_the_canonical_format_of_kubernetes() {
         for (text, canonical) in [
             ("0", "0"),
             ("0Gi", "0"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_amounts_are_equal_however_written() {
+    fn equal_amounts_with_different_suffixes_are_equal() {
         let parse = |text| Quantity::parse(text).expect("a quantity");
         assert_eq!(parse("1Ki"), parse("1024"));
         assert_eq!(parse("1e3"), parse("1k"));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_quantities_are_refused() {
         for text in ["", "-", ".", "1.2.3", "1 Gi", "Gi", "1gi", "0x10", "1e", "abc", "1mm"] {
             assert!(Quantity::parse(text).is_err(), "{text}");
         }

@@ -1,19 +1,19 @@
-//! Randomness, as an argument: one generator, seeded once, for everything in a process.
+//! Randomness, as an argument: one generator per process, seeded once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Upstream's alphabet for generated names: no vowels and no look-alikes, so no word comes out by chance.
+/// Upstream's alphabet for generated names: without vowels and similar characters, so that no words occur by chance.
 pub const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A shared generator. The same seed and the same calls give the same values (promise 10).
+/// A shared generator. The same seed and the same calls give the same values.
 #[derive(Clone)]
 pub struct Random(Arc<Mutex<ChaCha8Rng>>);
 
 impl Random {
-    /// A generator whose whole stream follows from `seed`.
+    /// A generator with a fixed seed.
     pub fn seeded(seed: u64) -> Random {
         Random(Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(seed))))
     }
@@ -25,12 +25,12 @@ impl Random {
 
     /// A number below `bound`, which must not be zero.
     pub fn below(&self, bound: u64) -> u64 {
-        assert!(bound > 0, "a bound of zero leaves nothing to draw");
-        // The bias of a 64-bit remainder is far below anything jitter or names could show.
+        assert!(bound > 0, "the bound must not be zero");
+        // The bias of a 64-bit remainder is negligible for jitter and names.
         self.next_u64() % bound
     }
 
-    /// A version 4 UUID in its text form, as `metadata.uid` carries it.
+    /// A version 4 UUID as text, for `metadata.uid`.
     pub fn uid(&self) -> String {
         let high = (self.next_u64() & 0xffff_ffff_ffff_0fff) | 0x4000;
         let low = (self.next_u64() & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
@@ -38,7 +38,7 @@ impl Random {
         format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
     }
 
-    /// The five characters that `metadata.generateName` gets appended.
+    /// The five characters that are appended to `metadata.generateName`.
     pub fn name_suffix(&self) -> String {
         (0..5).map(|_| NAME_ALPHABET[self.below(27) as usize] as char).collect()
     }

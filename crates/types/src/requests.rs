@@ -1,4 +1,4 @@
-//! What a pod takes from its node: the amounts that it requests, init steps, sidecars and overhead considered.
+//! The resources that a pod requests from its node, including init containers, sidecars and overhead.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::quantity::Quantity;
 /// Amounts by resource: CPU in thousandths, all others in whole units (bytes, devices).
 pub type ResourceAmounts = BTreeMap<String, i64>;
 
-/// What a pod with this spec takes: the larger of what the init steps need one after another and what the containers need
-/// together, then overhead. Sidecars run through all of it. Requests of the pod as a whole replace the sums of its
-/// containers. Read from the document, because the server asks with every bind.
+/// The requests of a pod with this spec: the larger of the maximum over the init containers, which run one after
+/// another, and the sum of the containers, which run together, plus overhead. Sidecars count in both. Pod-level
+/// requests replace the sums. Computed from the document, because the server does it at every bind.
 pub fn pod_requests(spec: &Value) -> ResourceAmounts {
     let mut together = ResourceAmounts::new();
     for container in items(&spec["containers"]) {
@@ -42,12 +42,12 @@ fn items(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What a container, or the pod as a whole, requests.
+/// The requests of a container, or of the pod level.
 fn requests_of(of: &Value) -> impl Iterator<Item = (&String, i64)> {
     amounts_in(&of["resources"]["requests"])
 }
 
-/// The amounts in a mapping of resources to quantities; what is no quantity is none.
+/// The amounts in a map of resources to quantities, without invalid quantities.
 fn amounts_in(quantities: &Value) -> impl Iterator<Item = (&String, i64)> {
     let entries = quantities.as_object().into_iter().flatten();
     entries.filter_map(|(resource, value)| {
@@ -68,7 +68,7 @@ pub fn amounts(quantities: &SmallMap<Quantity>) -> ResourceAmounts {
     quantities.iter().map(|(resource, quantity)| (resource.to_owned(), to_resource_unit(resource, *quantity))).collect()
 }
 
-/// An amount as people write it: `500m`, `1Gi`, `8`.
+/// An amount in the usual format: `500m`, `1Gi`, `8`.
 pub fn format_amount(resource: &str, amount: i64) -> String {
     let is_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
     if resource == "cpu" {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_takes_what_its_most_demanding_moment_takes() {
+    fn pod_requests_are_those_of_its_most_demanding_phase() {
         for (case, spec, want) in [
             ("nothing", json!({}), json!({})),
             ("zero", json!({"containers": [{"resources": cpu("0")}]}), json!({})),
@@ -115,7 +115,7 @@ mod tests {
                 json!({"cpu": 1250, "memory": 1024}),
             ),
             (
-                "init steps one at a time, beside the sidecars before them",
+                "init containers one at a time, with the sidecars before them",
                 json!({
                     "containers": [{"resources": cpu("1")}],
                     "initContainers": [{"resources": cpu("500m"), "restartPolicy": "Always"}, {"resources": cpu("4")}],
@@ -124,7 +124,7 @@ mod tests {
                 json!({"cpu": 4600}),
             ),
             (
-                "the pod as a whole",
+                "pod-level requests",
                 json!({"containers": [{"resources": cpu("1")}], "resources": cpu("3")}),
                 json!({"cpu": 3000}),
             ),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_written_as_people_write_them() {
+    fn amounts_are_formatted_in_the_usual_units() {
         for (resource, amount, want) in [
             ("cpu", 1500, "1500m"),
             ("cpu", 2000, "2"),

@@ -4,17 +4,17 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// One number for all kinds: every write takes the next one (design: section 3c).
+/// One counter for all kinds. Every write increments it.
 ///
 /// On the wire it is a decimal string (`metadata.resourceVersion`). Revisions are compared only as this type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// No write has this revision; as a request it means "any" and is answered with the latest.
+    /// No write has this revision. In a request it means "any", and the response has the latest.
     pub const ZERO: Revision = Revision(0);
 
-    /// Reads the wire form. `None` for anything but a plain decimal number.
+    /// Parses the wire format. `None` for anything but a plain decimal number.
     pub fn parse(text: &str) -> Option<Revision> {
         if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
             return None;

@@ -1,7 +1,7 @@
-//! A small map from texts, for the many that hold a handful of entries and never change.
+//! A compact map with string keys, for maps of a few entries that never change.
 //!
-//! A B-tree takes room for eleven entries as soon as it has one: half a kilobyte for a single label. Caches hold such maps
-//! by the hundred thousand.
+//! A B-tree allocates a node for eleven entries with its first entry: half a kilobyte for a single label. Caches hold
+//! hundreds of thousands of such maps.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,17 +12,17 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::interned_str::InternedStr;
 
-/// Entries in the order of their keys, each key once, in one allocation of just their size.
+/// Entries in the order of their keys, each key once, in one allocation of exactly their size.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SmallMap<V>(Box<[(InternedStr, V)]>);
 
 impl<V> SmallMap<V> {
-    /// What stands under `key`.
+    /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&V> {
         self.position(key).ok().map(|index| &self.0[index].1)
     }
 
-    /// Whether something stands under `key`.
+    /// Whether there is an entry for `key`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.position(key).is_ok()
     }
@@ -32,7 +32,7 @@ impl<V> SmallMap<V> {
         self.0.is_empty()
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -42,7 +42,7 @@ impl<V> SmallMap<V> {
         self.into_iter()
     }
 
-    /// The keys, in their order.
+    /// The keys in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.iter().map(|(key, _)| key)
     }
@@ -52,7 +52,7 @@ impl<V> SmallMap<V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Puts `value` under `key`. Everything else moves: for building, not for use in a loop.
+    /// Inserts an entry. It moves all other entries: for building a map, not for use in a loop.
     pub fn insert(&mut self, key: impl Into<InternedStr>, value: V) {
         let key = key.into();
         match self.position(&key) {
@@ -65,15 +65,15 @@ impl<V> SmallMap<V> {
         }
     }
 
-    /// Where `key` stands, or where it would.
+    /// The position of `key`, or where to insert it.
     fn position(&self, key: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(held, _)| (**held).cmp(key))
     }
 
-    /// Of entries with one key the last one stays.
+    /// Of several entries with one key, the last one is kept.
     fn from_entries(mut entries: Vec<(InternedStr, V)>) -> SmallMap<V> {
         if !entries.is_sorted_by(|(one, _), (next, _)| one < next) {
-            // Backwards, so that the one to keep comes first; the sort leaves equal keys in that order.
+            // Reversed, so that the entry to keep comes first. The stable sort keeps that order among equal keys.
             entries.reverse();
             entries.sort_by(|(one, _), (next, _)| one.cmp(next));
             entries.dedup_by(|(later, _), (kept, _)| later == kept);
@@ -97,9 +97,9 @@ impl<V: fmt::Debug> fmt::Debug for SmallMap<V> {
 impl<V> Index<&str> for SmallMap<V> {
     type Output = V;
 
-    /// Panics when nothing stands under `key`.
+    /// Panics if there is no entry for `key`.
     fn index(&self, key: &str) -> &V {
-        self.get(key).expect("an entry under the key")
+        self.get(key).expect("there is an entry for the key")
     }
 }
 
@@ -115,7 +115,7 @@ impl<K: Into<InternedStr>, V, const N: usize> From<[(K, V); N]> for SmallMap<V> 
     }
 }
 
-/// The entries of [`Pairs`], in the order of their keys.
+/// The entries of a [`SmallMap`], in the order of their keys.
 pub struct Iter<'a, V>(std::slice::Iter<'a, (InternedStr, V)>);
 
 impl<'a, V> Iterator for Iter<'a, V> {
@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(entries in prop::collection::vec(("[a-d]{0,2}", any::<u8>()), 0..12), extra in "[a-d]{0,2}") {
+        fn small_map_equals_a_b_tree_map(entries in prop::collection::vec(("[a-d]{0,2}", any::<u8>()), 0..12), extra in "[a-d]{0,2}") {
             let mut map: BTreeMap<String, u8> = entries.iter().cloned().collect();
             let mut pairs: SmallMap<u8> = entries.into_iter().collect();
             for step in 0..2 {
@@ -189,7 +189,7 @@ mod tests {
         }
 
         #[test]
-        fn a_document_is_read_as_a_map_is(entries in prop::collection::vec(("[a-c]", any::<u8>()), 0..6)) {
+        fn document_decodes_as_into_a_b_tree_map(entries in prop::collection::vec(("[a-c]", any::<u8>()), 0..6)) {
             let fields: Vec<String> = entries.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
             let text = format!("{{{}}}", fields.join(","));
             let pairs: SmallMap<u8> = serde_json::from_str(&text).expect("a document");

@@ -1,25 +1,25 @@
-//! Identities of objects, in the room that a UUID needs. Tables of all objects there are hold them by the hundred
-//! thousand, and as a text each would be three times as large.
+//! Compact identities of objects. Tables of all objects hold hundreds of thousands of them, and a UUID as text is three
+//! times as large as its bytes.
 
 use std::fmt;
 
-/// Which object it is, over its whole life. UUIDs order as their texts do.
+/// The identity of an object. UUIDs are ordered as their texts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(UidRepr);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum UidRepr {
-    /// Whatever else somebody calls a uid.
+    /// A uid that is not a UUID.
     Text(Box<str>),
-    /// As servers write it: 32 small hexadecimal digits in groups of 8, 4, 4, 4 and 12.
+    /// In the format of servers: 32 lower-case hexadecimal digits in groups of 8, 4, 4, 4 and 12.
     Uuid([u8; 16]),
 }
 
-/// Where a UUID's text has its dashes.
+/// Offsets of the dashes in the text of a UUID.
 const DASH_OFFSETS: [usize; 4] = [8, 13, 18, 23];
-/// Where in that text each byte's two digits begin.
+/// Offsets of the two digits of each byte in that text.
 const DIGIT_OFFSETS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
-/// How long that text is.
+/// Length of that text.
 const LENGTH: usize = 36;
 
 impl From<&str> for Uid {
@@ -29,7 +29,7 @@ impl From<&str> for Uid {
 }
 
 impl Default for Uid {
-    /// No identity at all; the least there is.
+    /// No identity. It is less than all others.
     fn default() -> Uid {
         Uid(UidRepr::Text(Box::default()))
     }
@@ -46,13 +46,13 @@ impl fmt::Display for Uid {
                     text[place] = DIGITS[usize::from(byte >> 4)];
                     text[place + 1] = DIGITS[usize::from(byte & 15)];
                 }
-                f.write_str(std::str::from_utf8(&text).expect("digits and dashes are text"))
+                f.write_str(std::str::from_utf8(&text).expect("digits and dashes are UTF-8"))
             }
         }
     }
 }
 
-/// The bytes of a UUID that is written exactly as [`Uid`] writes it.
+/// The bytes of a UUID in exactly the format that [`Uid`] prints.
 fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     let digit = |place: usize| match text[place] {
         digit @ b'0'..=b'9' => Some(digit - b'0'),
@@ -79,18 +79,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_uid_is_written_as_it_was_read(text in prop_oneof![UUID, "[0-9a-fA-F-]{36}", "[a-z-]{0,40}"]) {
+        fn uid_prints_as_parsed(text in prop_oneof![UUID, "[0-9a-fA-F-]{36}", "[a-z-]{0,40}"]) {
             prop_assert_eq!(Uid::from(text.as_str()).to_string(), text);
         }
 
         #[test]
-        fn uids_order_as_their_texts(one in UUID, other in UUID) {
+        fn uids_are_ordered_as_their_texts(one in UUID, other in UUID) {
             prop_assert_eq!(Uid::from(one.as_str()).cmp(&Uid::from(other.as_str())), one.cmp(&other));
         }
     }
 
     #[test]
-    fn a_uid_takes_little_room() {
+    fn uid_has_at_most_24_bytes() {
         assert!(std::mem::size_of::<Uid>() <= 24);
     }
 }

@@ -1,7 +1,7 @@
-//! Kinds as our own code reads them: just the fields a control loop looks at, decoded straight from the bytes.
+//! Views: structs with the fields that our code reads of a kind, decoded from the bytes of an object.
 //!
-//! A cache of the whole cluster holds these instead of full types (design: section 2). Nothing here is ever written
-//! back: writes name the fields they change.
+//! The caches have views instead of full types, because they hold the whole cluster. A view is never written back.
+//! Writes name the fields that they change.
 
 mod composite_pod_group;
 mod cron_job;
@@ -31,7 +31,7 @@ pub use pod_disruption_budget::{PodDisruptionBudgetStatusView, PodDisruptionBudg
 pub use pod_group::{PodGroupSpecView, PodGroupStatusView, PodGroupView, quorum};
 pub use workload::WorkloadView;
 
-/// Implements [`View`] in this crate, so that decoding is compiled once, here, and not in every crate that uses it.
+/// Implements [`View`] in this crate, so that decoding is compiled once and not in every crate that uses it.
 macro_rules! view {
     ($view:ty, $resource:expr $(, strip: $strip:expr)?) => {
         impl $crate::views::View for $view {

@@ -1,10 +1,10 @@
-//! What is kept of objects that have ended, and that nothing is lost of others.
+//! Stripped views: fields of finished objects that are kept, and nothing is dropped of others.
 #![allow(clippy::unwrap_used)]
 
 use phalanx_types::views::{JobView, PodView, View};
 use serde_json::{Value, json};
 
-/// The view before and after it let go of what nobody reads.
+/// The view before and after `strip`.
 fn stripped<V: View>(document: &Value) -> (String, V) {
     let mut view = V::decode(document.to_string().as_bytes()).unwrap();
     let before = format!("{view:?}");
@@ -35,7 +35,7 @@ fn pod(phase: &str) -> Value {
 }
 
 #[test]
-fn a_pod_that_has_not_ended_keeps_everything() {
+fn unfinished_pod_keeps_all_fields() {
     for phase in ["Pending", "Running", "Unknown"] {
         let (before, view) = stripped::<PodView>(&pod(phase));
         assert_eq!(format!("{view:?}"), before, "{phase}");
@@ -43,10 +43,10 @@ fn a_pod_that_has_not_ended_keeps_everything() {
 }
 
 #[test]
-fn an_ended_pod_keeps_who_it_is_where_it_was_and_how_it_ended() {
+fn finished_pod_keeps_identity_node_and_outcome() {
     for (phase, conditions) in [("Succeeded", "Ready"), ("Failed", "PodScheduled Ready DisruptionTarget")] {
         let (_, view) = stripped::<PodView>(&pod(phase));
-        assert!(view.spec.containers.is_empty() && view.spec.tolerations.is_empty(), "{phase}: nobody places it");
+        assert!(view.spec.containers.is_empty() && view.spec.tolerations.is_empty(), "{phase}: it is not scheduled");
         let spec = &view.spec;
         let placed = (view.node_name(), view.group_name(), &*spec.scheduler_name, &*spec.restart_policy, spec.priority);
         assert_eq!(placed, (Some("n"), Some("g"), "s", "Never", Some(7)));
@@ -72,7 +72,7 @@ fn job(condition: &str, status: &str) -> Value {
 }
 
 #[test]
-fn a_job_that_has_not_ended_keeps_everything() {
+fn unfinished_job_keeps_all_fields() {
     for (condition, status) in [("SuccessCriteriaMet", "True"), ("Suspended", "True"), ("Failed", "False")] {
         let (before, view) = stripped::<JobView>(&job(condition, status));
         assert_eq!(format!("{view:?}"), before, "{condition}");
@@ -80,10 +80,10 @@ fn a_job_that_has_not_ended_keeps_everything() {
 }
 
 #[test]
-fn an_ended_job_keeps_its_counts_and_when_it_goes() {
+fn finished_job_keeps_counts_and_ttl() {
     for condition in ["Complete", "Failed"] {
         let (_, view) = stripped::<JobView>(&job(condition, "True"));
-        assert!(view.spec.template.raw.is_none() && view.spec.selector.is_none(), "it makes no more pods");
+        assert!(view.spec.template.raw.is_none() && view.spec.selector.is_none(), "it creates no more pods");
         assert_eq!(view.finished_condition().map(|end| end.kind.as_str()), Some(condition));
         let spec = &view.spec;
         assert_eq!((spec.completions, spec.parallelism, spec.ttl_seconds_after_finished), (Some(3), Some(2), Some(60)));

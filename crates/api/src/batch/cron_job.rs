@@ -1,7 +1,6 @@
-//! CronJobs: what is filled in, what is settled, and what may be written. The Jobs that they make are judged when they
-//! are made; here their template is.
+//! CronJobs: defaults and validation. The template of the Jobs is validated here, the Jobs when they are created.
 
-pub mod validation; // what may be written, and what may change
+pub mod validation; // rules for creation and update
 
 use serde_json::{Value, json};
 
@@ -9,10 +8,10 @@ use super::defaults::{default, default_text, object_or_default, set_template_def
 use super::prepare::drop_disabled_fields;
 use crate::gates::Gates;
 
-/// Where the spec of the Jobs stands.
+/// The path of the Jobs' spec.
 const JOB_SPEC: &str = "/spec/jobTemplate/spec";
 
-/// Fills in what a CronJob leaves out. Its Jobs get theirs when they are made; only their pods are filled in here.
+/// Sets the defaults of a CronJob. Of its Jobs only the pods get defaults here, the rest when a Job is created.
 pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
     if let Some(spec) = doc.as_object_mut().and_then(|doc| object_or_default(doc, "spec")) {
         default_text(spec, "concurrencyPolicy", "Allow");
@@ -27,7 +26,7 @@ pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
     }
 }
 
-/// Settles what a new CronJob may not say for itself.
+/// Prepares a new CronJob: drops its status and the fields of gates that are off.
 pub fn prepare_create(doc: &mut Value, gates: &Gates) {
     if let Some(doc) = doc.as_object_mut() {
         doc.remove("status");
@@ -35,7 +34,7 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
     drop_disabled_fields(doc.pointer_mut(JOB_SPEC), None, gates);
 }
 
-/// Settles what an update may not bring.
+/// Prepares an update: keeps the status, and drops the fields of gates that are off.
 pub fn prepare_update(doc: &mut Value, old: &Value, gates: &Gates) {
     drop_disabled_fields(doc.pointer_mut(JOB_SPEC), old.pointer(JOB_SPEC), gates);
 }
@@ -48,7 +47,7 @@ mod tests {
     use crate::gates::{Gate, Gates};
 
     #[test]
-    fn a_cron_job_that_says_nothing_runs_freely_and_keeps_a_short_history() {
+    fn minimal_cron_job_gets_its_defaults() {
         let mut doc = json!({"spec": {"schedule": "@daily", "jobTemplate": {"spec": {
             "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
             "template": {"spec": {"containers": [{"name": "a"}]}},
@@ -60,7 +59,7 @@ mod tests {
         let job = &spec["jobTemplate"]["spec"];
         assert_eq!(job["podFailurePolicy"]["rules"][0]["onPodConditions"][0]["status"], "True");
         assert_eq!(job["template"]["spec"]["dnsPolicy"], "ClusterFirst");
-        assert_eq!(job.get("parallelism"), None, "a Job's own defaults wait for the Job");
+        assert_eq!(job.get("parallelism"), None, "a Job gets its defaults when it is created");
         let once = doc.clone();
         set_defaults(&mut doc, &Gates::default());
         assert_eq!(doc, once);
@@ -68,7 +67,7 @@ mod tests {
 
     // Shows: S004-33
     #[test]
-    fn fields_of_gates_that_are_off_are_dropped_unless_they_were_there() {
+    fn fields_of_gates_that_are_off_are_dropped_unless_they_were_set() {
         let off = Gates::default().with(Gate::WorkloadWithJob, false);
         let with = json!({"spec": {"jobTemplate": {"spec": {"scheduling": {}}}}, "status": {"active": []}});
         let without = json!({"spec": {"jobTemplate": {"spec": {}}}});

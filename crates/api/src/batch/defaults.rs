@@ -1,20 +1,20 @@
-//! What is filled in when a Job leaves it out.
+//! Defaults of Jobs.
 
 use serde_json::{Map, Value, json};
 
 use crate::core::defaults::set_pod_spec_defaults;
 use crate::gates::Gates;
 
-/// Fills in what a Job leaves out. `spec.scheduling` gets nothing: what is unset there follows other fields later.
+/// Sets the defaults of a Job. `spec.scheduling` gets none: its unset fields follow other fields later.
 pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
-    // A new Job whose selector is still to be made waits for the labels that are made with it.
+    // A new Job without a selector gets its labels together with the generated selector.
     let has_selector = doc.pointer("/spec/selector").is_some_and(|selector| !selector.is_null());
     if has_selector || doc.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
         labels_from_template(doc);
     }
     let Some(spec) = doc.as_object_mut().and_then(|doc| object_or_default(doc, "spec")) else { return };
     if !has(spec, "parallelism") {
-        // Without completions the first success ends the Job; one pod is then all it ever needs.
+        // Without completions the first success completes the Job, so one pod is enough.
         if !has(spec, "completions") {
             spec.insert("completions".to_owned(), json!(1));
         }
@@ -30,9 +30,9 @@ pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
     set_template_defaults(spec);
 }
 
-/// Fills in what a Job and the template of one have in common: their pods, and what their failure means.
+/// Sets the defaults that Jobs and Job templates share: those of the pods and of the failure policy.
 pub(super) fn set_template_defaults(spec: &mut Map<String, Value>) {
-    // Unlike elsewhere, a list of no rules does not outlive the way to the store.
+    // An empty list of rules becomes null here, unlike other empty lists.
     if let Some(rules) = spec.get_mut("podFailurePolicy").and_then(|policy| policy.get_mut("rules"))
         && rules.as_array().is_some_and(Vec::is_empty)
     {
@@ -49,8 +49,8 @@ pub(super) fn set_template_defaults(spec: &mut Map<String, Value>) {
     }
 }
 
-/// The part called `name`, which every object of the kind has: left out, it is there and says nothing, so that what is
-/// missing in it is told and not what would have been filled in.
+/// The field `name`, which every object of the kind has. If it is unset it becomes an empty object, so that errors are
+/// about the fields that are missing in it.
 pub(super) fn object_or_default<'a>(
     object: &'a mut Map<String, Value>,
     name: &str,
@@ -59,7 +59,7 @@ pub(super) fn object_or_default<'a>(
     object.get_mut(name).and_then(Value::as_object_mut)
 }
 
-/// A Job without labels of its own gets its template's.
+/// Copies the labels of the template to a Job without labels.
 pub(super) fn labels_from_template(doc: &mut Value) {
     let is_empty = |labels: Option<&Value>| labels.and_then(Value::as_object).is_none_or(Map::is_empty);
     let labels = doc.pointer("/spec/template/metadata/labels");
@@ -90,7 +90,7 @@ pub(super) fn default(object: &mut Map<String, Value>, name: &str, value: Value)
     }
 }
 
-/// Sets a text field that is missing, `null` or empty.
+/// Sets a string field that is missing, `null` or empty.
 pub(super) fn default_text(object: &mut Map<String, Value>, name: &str, value: &str) {
     if object.get(name).and_then(Value::as_str).unwrap_or_default().is_empty() {
         object.insert(name.to_owned(), json!(value));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_says_nothing_runs_one_pod_once() {
+    fn minimal_job_runs_one_pod_once() {
         let mut job =
             with_defaults(json!({"metadata": {}, "spec": {"scheduling": {"schedulingPolicy": {"gang": {}}}}}));
         let template = job["spec"]["template"].take();
@@ -122,12 +122,12 @@ mod tests {
                 "scheduling": {"schedulingPolicy": {"gang": {}}}, "template": null,
             }})
         );
-        assert_eq!(template["spec"]["dnsPolicy"], "ClusterFirst", "a pod that says nothing is filled in too");
-        assert_eq!(with_defaults(json!({}))["spec"]["template"], template, "as is a Job without a spec");
+        assert_eq!(template["spec"]["dnsPolicy"], "ClusterFirst", "the pod gets its defaults too");
+        assert_eq!(with_defaults(json!({}))["spec"]["template"], template, "a Job without a spec gets them too");
     }
 
     #[test]
-    fn counts_depend_on_which_are_given() {
+    fn default_counts_depend_on_which_are_set() {
         for (spec, parallelism, completions) in [
             (json!({}), json!(1), json!(1)),
             (json!({"parallelism": null}), json!(1), json!(1)),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn other_defaults_follow_what_is_set() {
+    fn other_defaults_depend_on_set_fields() {
         let job = with_defaults(json!({"spec": {
             "backoffLimitPerIndex": 1,
             "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": ""}]}]},
@@ -154,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_labels_gets_its_templates() {
+    fn job_without_labels_gets_those_of_its_template() {
         let template = json!({"metadata": {"labels": {"app": "trainer"}}, "spec": {"containers": []}});
         let job = with_defaults(json!({"metadata": {}, "spec": {"template": template}}));
-        assert_eq!(job["metadata"].get("labels"), None, "it waits for those that are made with its selector");
+        assert_eq!(job["metadata"].get("labels"), None, "it gets those of the generated selector");
         let job = with_defaults(json!({"metadata": {}, "spec": {"manualSelector": true, "template": template}}));
         assert_eq!(job["metadata"]["labels"], json!({"app": "trainer"}));
         assert_eq!(job["spec"]["template"]["spec"]["restartPolicy"], "Always");

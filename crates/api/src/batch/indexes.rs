@@ -1,9 +1,9 @@
-//! Sets of indexes as text: `0-3,5`, increasing, as `completedIndexes` and `succeededIndexes` have them.
+//! Sets of indexes as text: `0-3,5`, in increasing order, as in `completedIndexes` and `succeededIndexes`.
 
-/// Runs of indexes, first and last included, in increasing order.
+/// Ranges of indexes, inclusive, in increasing order.
 pub type IndexRanges = Vec<(i32, i32)>;
 
-/// Reads a set whose indexes are all below `completions`, or says what is wrong with the text.
+/// Parses a set whose indexes are all below `completions`. `Err` has the message.
 pub fn parse(text: &str, completions: i32) -> Result<IndexRanges, String> {
     let mut runs = IndexRanges::new();
     if text.is_empty() {
@@ -42,7 +42,7 @@ fn parse_index(text: &str, completions: i32) -> Result<i32, String> {
     if index >= completions { Err(format!("too large index: {text:?}")) } else { Ok(index) }
 }
 
-/// How many indexes there are in `runs`.
+/// The number of indexes in `runs`.
 pub fn count(runs: &[(i32, i32)]) -> i32 {
     runs.iter().map(|(first, last)| last - first + 1).sum()
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::{count, first_common_index, parse};
 
     #[test]
-    fn sets_are_read_run_by_run() {
+    fn sets_are_parsed_to_ranges() {
         let runs = parse("0-3,5,7-8", 9).expect("a set");
         assert_eq!(runs, [(0, 3), (5, 5), (7, 8)]);
         assert_eq!(count(&runs), 7);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_set_says_where() {
+    fn error_about_a_malformed_set_has_the_position() {
         for (text, want) in [
             ("a", "cannot convert string to integer for index: \"a\""),
             ("1,", "cannot convert string to integer for index: \"\""),

@@ -1,4 +1,4 @@
-//! What a new Job gets besides defaults (the selector of its pods), and which fields of features that are off it loses.
+//! The selector of a new Job, and fields of features that are off.
 
 use serde_json::{Map, Value, json};
 
@@ -8,14 +8,14 @@ use crate::gates::{Gate, Gates};
 
 pub use types::views::CONTROLLER_UID_LABEL;
 
-/// Labels that a Job's pods carry: the Job's name.
+/// Label of a Job's pods: the Job's name.
 pub const JOB_NAME_LABEL: &str = "batch.kubernetes.io/job-name";
-/// The older form of [`CONTROLLER_UID_LABEL`].
+/// The former name of [`CONTROLLER_UID_LABEL`].
 pub const LEGACY_CONTROLLER_UID_LABEL: &str = "controller-uid";
-/// The older form of [`JOB_NAME_LABEL`].
+/// The former name of [`JOB_NAME_LABEL`].
 pub const LEGACY_JOB_NAME_LABEL: &str = "job-name";
 
-/// Settles what a new Job may not say for itself. Its name and uid must be final.
+/// Prepares a new Job. Its name and uid must be final.
 pub fn prepare_create(doc: &mut Value, gates: &Gates) {
     if let Some(doc) = doc.as_object_mut() {
         doc.remove("status");
@@ -23,25 +23,25 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
     drop_disabled_fields(doc.get_mut("spec"), None, gates);
     if doc.pointer("/spec/manualSelector") != Some(&Value::Bool(true)) {
         generate_selector(doc);
-        // Every later reading of the Job would give it these, so it has them from the start: or the first write that
-        // changes nothing would change them.
+        // Defaulting would set these labels at the next write. They are set at creation, so that a write without
+        // changes does not change the object.
         labels_from_template(doc);
     }
 }
 
-/// Settles what an update may not bring.
+/// Prepares an update of a Job.
 pub fn prepare_update(doc: &mut Value, old: &Value, gates: &Gates) {
     drop_disabled_fields(doc.get_mut("spec"), old.get("spec"), gates);
-    // While its gate is off, a stored reference stays whatever is written. The types of Kubernetes lack the field, and a
-    // client that writes them back would be refused for having removed it.
+    // While the gate is off, an update does not change a stored reference. The types of Kubernetes do not have the
+    // field, so a client that writes them back would be refused for removing it.
     let stored = old.pointer("/spec/workloadRef").filter(|_| !gates.enabled(Gate::JobWorkloadRef));
     if let (Some(stored), Some(spec)) = (stored, doc.get_mut("spec").and_then(Value::as_object_mut)) {
         spec.insert("workloadRef".to_owned(), stored.clone());
     }
 }
 
-/// Labels the pods with the Job's name and uid, and selects them by the uid. What the user wrote is left for
-/// validation to judge.
+/// Adds labels with the Job's name and uid to the pod template, and a selector for the uid. Labels of the user are left
+/// for validation.
 fn generate_selector(doc: &mut Value) {
     let text = |pointer| doc.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (name, uid) = (text("/metadata/name"), text("/metadata/uid"));
@@ -59,16 +59,16 @@ fn generate_selector(doc: &mut Value) {
     }
 }
 
-/// The object called `name` in `object`, made if it is not there (or is no object, which decoding has ruled out).
+/// The object in field `name`. It is created if it does not exist (or is not an object, which decoding refuses).
 fn child<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
     let value = object.entry(name).or_insert_with(|| json!({}));
     if !value.is_object() {
         *value = json!({});
     }
-    value.as_object_mut().expect("it was just made an object")
+    value.as_object_mut().expect("it is an object")
 }
 
-/// A field of a Job's spec (or of a template of one) whose gate is off goes, unless it was there already.
+/// Drops fields of a Job's spec (or of a Job template) whose gate is off, unless they were set before.
 pub(super) fn drop_disabled_fields(spec: Option<&mut Value>, old: Option<&Value>, gates: &Gates) {
     let Some(spec) = spec.and_then(Value::as_object_mut) else { return };
     for (field, gate) in [("scheduling", Gate::WorkloadWithJob), ("workloadRef", Gate::JobWorkloadRef)] {
@@ -90,7 +90,7 @@ mod tests {
     use crate::gates::{Gate, Gates};
 
     #[test]
-    fn a_new_job_selects_its_pods_by_its_uid() {
+    fn new_job_selects_its_pods_by_uid() {
         let mut job = json!({
             "metadata": {"name": "trainer", "uid": "u1", "labels": {"team": "y"}},
             "spec": {"selector": null, "template": {"metadata": {"labels": {"app": "x"}}}},
@@ -113,9 +113,9 @@ mod tests {
         );
     }
 
-    // A Job without any label showed its pods' labels only after the first later write, which then changed it.
+    // A Job without labels got its pods' labels only at the next write, which then changed the object.
     #[test]
-    fn a_new_job_without_labels_has_its_pods_labels_from_the_start() {
+    fn new_job_without_labels_gets_its_pods_labels_at_creation() {
         let mut job = json!({"metadata": {"name": "trainer", "uid": "u1"}, "spec": {"template": {}}});
         prepare_create(&mut job, &Gates::default());
         assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
@@ -123,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_told_of_its_pods_labels_unless_all_of_them_were_made() {
+    fn labels_of_the_job_are_reported_unless_all_were_generated() {
         for (labels, want) in [(json!({"app": "x"}), true), (json!(null), false)] {
-            // Too long for a label, which the name becomes.
+            // The name is too long for a label value.
             let name = "a".repeat(64);
             let template = json!({"metadata": {"labels": labels}, "spec": {}});
             let mut job = json!({"metadata": {"name": name, "uid": "u1"}, "spec": {"template": template}});
@@ -134,13 +134,13 @@ mod tests {
             }
             prepare_create(&mut job, &Gates::default());
             let errors = validate_create(&serde_json::from_value(job).expect("a Job"), &Gates::default());
-            let told = |path: &str| errors.iter().any(|error| error.path.as_str() == path);
-            assert_eq!((told("metadata.labels"), told("spec.template.labels")), (want, true), "{labels}");
+            let reported = |path: &str| errors.iter().any(|error| error.path.as_str() == path);
+            assert_eq!((reported("metadata.labels"), reported("spec.template.labels")), (want, true), "{labels}");
         }
     }
 
     #[test]
-    fn what_the_user_wrote_is_left_for_validation() {
+    fn labels_and_selector_of_the_user_are_not_changed() {
         let manual = json!({"metadata": {"name": "a", "uid": "u"}, "spec": {"manualSelector": true, "template": {}}});
         let mut job = manual.clone();
         prepare_create(&mut job, &Gates::default());
@@ -155,7 +155,7 @@ mod tests {
 
     // Shows: U-TestDropDisabledFieldsScheduling
     #[test]
-    fn fields_of_gates_that_are_off_are_dropped_unless_they_were_there() {
+    fn fields_of_gates_that_are_off_are_dropped_unless_they_were_set() {
         let off = Gates::default().with(Gate::WorkloadWithJob, false).with(Gate::GenericWorkload, false);
         let with = json!({"metadata": {}, "spec": {
             "manualSelector": true, "scheduling": {}, "template": {"spec": {"schedulingGroup": {"podGroupName": "g"}}},
@@ -168,15 +168,15 @@ mod tests {
         assert_eq!(job, without, "created with the gates off");
         let mut job = with.clone();
         prepare_update(&mut job, &with, &off);
-        assert_eq!(job, with, "there before");
+        assert_eq!(job, with, "set before");
         prepare_update(&mut job, &without, &off);
-        assert_eq!(job, without, "not there before");
+        assert_eq!(job, without, "not set before");
     }
 
-    // A client that writes back the types of Kubernetes, which lack the field, was refused.
+    // A client that writes back the types of Kubernetes, which do not have the field, was refused.
     // Shows: S001-19
     #[test]
-    fn a_stored_reference_stays_while_its_gate_is_off_whatever_is_written() {
+    fn stored_reference_is_kept_while_its_gate_is_off() {
         let job = |reference: serde_json::Value| json!({"metadata": {}, "spec": {"workloadRef": reference}});
         let (stored, without) = (job(json!({"name": "w"})), json!({"metadata": {}, "spec": {}}));
         for mut written in [without.clone(), job(json!({"name": "other"})), stored.clone()] {
@@ -189,6 +189,6 @@ mod tests {
         assert_eq!(written, without, "with the gate on, validation refuses it");
         let mut new = job(json!({"name": "w"}));
         prepare_update(&mut new, &without, &Gates::default());
-        assert_eq!(new, without, "none is added");
+        assert_eq!(new, without, "no reference is added");
     }
 }

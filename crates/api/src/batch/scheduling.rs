@@ -1,5 +1,5 @@
-//! The one mapping of a Job, and of the Jobs that a CronJob makes, to an item of the workload builder. Validation, the Job controller and `phalanx compile`
-//! all use it, so they cannot differ about what a Job asks for.
+//! The mapping of a Job, and of the Jobs of a CronJob, to an item of the workload builder. Validation, the Job
+//! controller and `phalanx compile` all use it, so that they agree.
 
 use std::sync::Arc;
 
@@ -13,45 +13,45 @@ use workloadbuilder::{
 use crate::gates::{AutoGang, Gate, Gates};
 use crate::views::{JobView, OwnerRef};
 
-/// The policies a Job may ask for.
+/// The policies that a Job supports.
 pub const JOB_POLICIES: [PolicyKind; 2] = [PolicyKind::Basic, PolicyKind::Gang];
-/// The disruption modes a Job may ask for.
+/// The disruption modes that a Job supports.
 pub const JOB_DISRUPTION_MODES: [DisruptionModeKind; 2] = [DisruptionModeKind::Single, DisruptionModeKind::All];
 
-/// Label of a Namespace or a Job that says whether Jobs get groups: `enabled` or `disabled`.
+/// Label of a Namespace or a Job for whether Jobs get groups: `enabled` or `disabled`.
 pub const GROUPS_LABEL: &str = "phalanx.dev/groups";
 
-/// The fields of a Job that say how its pods are to be scheduled, from whichever form of the Job there is.
+/// The fields of a Job that determine how its pods are scheduled, from a typed Job or a view.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JobIntent<'a> {
     /// Name of the Job.
     pub name: &'a str,
-    /// Most pods at a time.
+    /// Maximum number of pods at a time.
     pub parallelism: Option<i32>,
-    /// How many must succeed.
+    /// How many pods must succeed.
     pub completions: Option<i32>,
     /// `NonIndexed` or `Indexed`.
     pub completion_mode: Option<&'a str>,
-    /// What the user asked for.
+    /// The user's `spec.scheduling`.
     pub scheduling: Option<&'a JobSchedulingConfiguration>,
     /// Priority class of the pods.
     pub priority_class_name: Option<&'a str>,
-    /// Whether the pod template names a PodGroup that somebody else looks after.
+    /// Whether the pod template names a PodGroup of another controller.
     pub names_pod_group: bool,
-    /// Whether the Job is a gang where it does not say; see [`JobIntent::under`].
+    /// Whether the Job is a gang if it has no policy; set by [`JobIntent::with_gates`].
     pub auto_gang: bool,
 }
 
 impl JobIntent<'_> {
-    /// The same intent where `gates` hold.
+    /// The same intent with `auto_gang` set according to `gates`.
     #[must_use]
     pub fn with_gates(self, gates: &Gates) -> Self {
         JobIntent { auto_gang: self.is_auto_gang(gates), ..self }
     }
 
-    /// Whether `autoGang: indexed` makes a gang of the Job (KEP-5547, alpha): every index runs at once, more than one of
-    /// them, and the Job neither asks to be Basic nor brings a group of its own. The one rule for the Job controller,
-    /// which makes the gang, and for validation, which then freezes `parallelism`.
+    /// Whether `autoGang: indexed` makes the Job a gang (KEP-5547, alpha): all its indexes run at once, there is more
+    /// than one, and the Job neither sets Basic nor names a group. The Job controller, which creates the gang, and
+    /// validation, which makes `parallelism` immutable, both use this rule.
     pub fn is_auto_gang(&self, gates: &Gates) -> bool {
         let policy = self.scheduling.and_then(|scheduling| scheduling.scheduling_policy.as_ref());
         let parallelism = self.parallelism.unwrap_or(1);
@@ -64,18 +64,18 @@ impl JobIntent<'_> {
             && !self.names_pod_group
     }
 
-    /// Whether the Job is to have a Workload and a PodGroup. By default every Job has; under `autoGang: indexed` only one
-    /// that is a gang, or that says itself how it is to be scheduled.
+    /// Whether the Job needs a Workload and a PodGroup. By default every Job does. Under `autoGang: indexed` only a Job
+    /// that is a gang or has `spec.scheduling`.
     pub fn needs_scheduling_objects(&self, gates: &Gates) -> bool {
         gates.auto_gang == AutoGang::Explicit || self.scheduling.is_some() || self.is_auto_gang(gates)
     }
 }
 
-/// Whether the Job itself says that the objects of its pods are not made for it alone: its label opts out, an owner other
-/// than a CronJob controls it, it names a Workload, or its pod template names a PodGroup. What settings, the namespace and
-/// Workloads of users say comes on top.
+/// Whether the Job itself excludes scheduling objects of its own: its label opts out, it has a controller other than a
+/// CronJob, it names a Workload, or its pod template names a PodGroup. Settings, the namespace and Workloads of users
+/// can exclude them too.
 pub fn has_no_own_scheduling_objects(job: &JobView, gates: &Gates) -> bool {
-    let opts_out = job.metadata.labels.get(GROUPS_LABEL).is_some_and(|say| say == "disabled");
+    let opts_out = job.metadata.labels.get(GROUPS_LABEL).is_some_and(|value| value == "disabled");
     let is_cron_job = |owner: &OwnerRef| owner.kind == "CronJob" && owner.api_version.starts_with("batch/");
     let is_child = job.metadata.controller().is_some_and(|owner| !is_cron_job(owner));
     let names_workload = gates.enabled(Gate::JobWorkloadRef) && job.spec.workload_ref.is_some();
@@ -114,17 +114,17 @@ impl<'a> From<&'a Job> for JobIntent<'a> {
     }
 }
 
-/// The Job as one leaf: Basic unless the user (or the setting `autoGang`) asks for a gang, which then has all the pods
-/// that run at a time.
+/// The Job as one leaf. It is Basic unless the user or the setting `autoGang` requests a gang. The default size of a
+/// gang is the parallelism.
 pub fn item_for_job(intent: JobIntent<'_>) -> WorkloadItem {
     // A suspended Job may have parallelism 0, but a gang needs at least one pod (KEP-5547, Defaulting Rules). The value
-    // is not written back to the Job, so a later change of parallelism still moves it.
+    // is not written back to the Job, so it follows a later change of parallelism.
     let min_count = intent.parallelism.unwrap_or(1).max(1);
     let policy = if intent.auto_gang { SchedulingPolicy::Gang { min_count: None } } else { SchedulingPolicy::Basic };
     WorkloadItem {
         default_config: SchedulingConfig {
             policy: Some(policy),
-            // A group has to have the priority of its pods, or the scheduler refuses them all.
+            // A group must have the priority of its pods, or the scheduler refuses them all.
             priority_class_name: intent.priority_class_name.filter(|name| !name.is_empty()).map(str::to_owned),
             ..SchedulingConfig::default()
         },
@@ -134,7 +134,7 @@ pub fn item_for_job(intent: JobIntent<'_>) -> WorkloadItem {
     }
 }
 
-/// What the user asks of a Job's pods.
+/// The user's blocks for a Job's pods.
 pub fn job_blocks(scheduling: Option<&JobSchedulingConfiguration>) -> Blocks {
     scheduling.map_or(Blocks::Absent, |scheduling| {
         Blocks::PodGroup(PodGroupBlocks {
@@ -146,7 +146,7 @@ pub fn job_blocks(scheduling: Option<&JobSchedulingConfiguration>) -> Blocks {
     })
 }
 
-/// The Job called `name` that a CronJob makes. It is a root like any other Job: a CronJob has no Workload of its own.
+/// The Job called `name` that a CronJob creates. It is a root like other Jobs: a CronJob has no Workload.
 pub fn job_from_cron_job(cron_job: &CronJob, name: &str) -> Job {
     let (template, maker) = (cron_job.spec.job_template.clone(), &cron_job.metadata);
     let metadata = template.metadata.unwrap_or_default();
@@ -194,7 +194,7 @@ mod tests {
     // Shows: S004-12
     // Shows: U-TestWorkloadItemForJob, U-TestWorkloadItemForJobMinCountDefaulting
     #[test]
-    fn a_job_is_basic_unless_it_asks_for_a_gang() {
+    fn job_is_basic_unless_it_requests_a_gang() {
         let gang = |min_count| Some(SchedulingPolicy::Gang { min_count: Some(min_count) });
         for (case, spec, want) in [
             ("no block", json!({"parallelism": 4}), Some(SchedulingPolicy::Basic)),
@@ -219,7 +219,7 @@ mod tests {
     // Shows: S002-14
     // Shows: S000-53
     #[test]
-    fn auto_gang_makes_gangs_of_jobs_that_run_all_their_indexes_at_once() {
+    fn auto_gang_applies_to_jobs_that_run_all_indexes_at_once() {
         let indexed = Gates::default().with_auto_gang(AutoGang::Indexed);
         let whole = json!({"parallelism": 8, "completions": 8, "completionMode": "Indexed"});
         let with = |field: &str, value: Value| {
@@ -229,22 +229,22 @@ mod tests {
         };
         let gang = |min_count| Some(SchedulingPolicy::Gang { min_count: Some(min_count) });
         let basic = Some(SchedulingPolicy::Basic);
-        // The spec, its policy, and whether it gets objects at all.
+        // The spec, its policy, and whether it gets scheduling objects.
         for (case, spec, policy, objects) in [
             ("all indexes at once", whole.clone(), gang(8), true),
             ("in waves", with("parallelism", json!(4)), basic.clone(), false),
             ("not indexed", with("completionMode", json!("NonIndexed")), basic.clone(), false),
             ("one pod", json!({"parallelism": 1, "completions": 1, "completionMode": "Indexed"}), basic.clone(), false),
-            ("asks for more", with("scheduling", json!({"disruptionMode": {"all": {}}})), gang(8), true),
+            ("requests more", with("scheduling", json!({"disruptionMode": {"all": {}}})), gang(8), true),
             (
-                "asks for fewer",
+                "requests fewer",
                 with("scheduling", json!({"schedulingPolicy": {"gang": {"minCount": 6}}})),
                 gang(6),
                 true,
             ),
-            ("asks for Basic", with("scheduling", json!({"schedulingPolicy": {"basic": {}}})), basic.clone(), true),
+            ("requests Basic", with("scheduling", json!({"schedulingPolicy": {"basic": {}}})), basic.clone(), true),
             (
-                "brings its group",
+                "names a group",
                 with("template", json!({"spec": {"schedulingGroup": {"podGroupName": "g"}, "containers": []}})),
                 basic.clone(),
                 false,
@@ -270,7 +270,7 @@ mod tests {
 
     // Shows: U-TestWorkloadInput
     #[test]
-    fn both_forms_of_a_job_give_the_same_item() {
+    fn typed_job_and_view_give_the_same_item() {
         let document = job(json!({
             "parallelism": 4,
             "template": {"spec": {"containers": [], "priorityClassName": "high"}},
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_of_any_legal_job_is_accepted_by_the_server() {
+    fn objects_of_every_valid_job_are_valid() {
         let scheduling = json!({
             "schedulingPolicy": {"gang": {}},
             "schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/rack"}]},
@@ -334,7 +334,7 @@ mod tests {
 
     // Shows: S004-43
     #[test]
-    fn a_policy_that_the_api_gains_later_is_refused_for_a_job() {
+    fn unknown_policy_is_refused_for_a_job() {
         let typed: Job = serde_json::from_value(job(json!({}))).expect("a Job");
         let mut item = item_for_job(JobIntent::from(&typed));
         item.callbacks.push(Arc::new(|config| config.policy = Some(SchedulingPolicy::Other("Elastic"))));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_a_cron_job_asks_for_what_its_template_says() {
+    fn job_of_a_cron_job_has_the_scheduling_of_its_template() {
         let cron_job: CronJob = serde_json::from_value(json!({
             "metadata": {"name": "nightly", "namespace": "ml", "uid": "c1"},
             "spec": {"schedule": "@daily", "jobTemplate": {

@@ -1,13 +1,13 @@
-//! What may be written in a Job, and what may change.
+//! Validation of Jobs, at creation and update.
 //!
-//! Errors come in the order in which an API server reports them: the rules written by hand first, then those that the
-//! types declare (of which a Job has only those of `spec.scheduling`).
+//! Errors have the order of the API server: handwritten rules first, then those that the types declare (for a Job only
+//! those of `spec.scheduling`).
 
-mod spec; // the spec as such
+mod spec; // the spec
 mod policies; // failure, success and replacement policies
 mod scheduling; // spec.scheduling
-mod update; // what may change
-mod status; // the status, and how it may change
+mod update; // mutable fields
+mod status; // the status, and its changes
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 
@@ -20,7 +20,7 @@ use crate::selector::ParsedLabelSelector;
 pub use scheduling::validate_parallelism_unchanged;
 pub use status::validate_status_update;
 
-/// What is wrong with a new Job, after its defaults and its selector have been filled in.
+/// Validates a new Job after defaulting and with its selector.
 pub fn validate_create(job: &Job, gates: &Gates) -> ErrorList {
     let spec = spec_of(job);
     let mut errors = validate_object_meta(&job.metadata, true, &Path::new("metadata"));
@@ -29,7 +29,7 @@ pub fn validate_create(job: &Job, gates: &Gates) -> ErrorList {
     let generated = [CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL];
     let all_generated = theirs.is_some_and(|labels| labels.keys().all(|label| generated.contains(&label.as_str())));
     if all_generated && job.metadata.labels.as_ref() == theirs {
-        // The Job got them from its template, for which they were made, and is told of them there alone.
+        // The labels were copied from the template, and are reported only there.
         errors.retain(|error| error.path.as_str() != "metadata.labels");
     }
     errors.extend(generated_selector(job, &spec));
@@ -39,7 +39,7 @@ pub fn validate_create(job: &Job, gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with a change of a Job.
+/// Validates a change of a Job.
 pub fn validate_update(new: &Job, old: &Job, gates: &Gates) -> ErrorList {
     let (new_spec, old_spec) = (spec_of(new), spec_of(old));
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
@@ -54,22 +54,22 @@ pub fn validate_update(new: &Job, old: &Job, gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with the template of a Job, whose spec `job` has: the rules written by hand.
+/// Validates a Job template, whose spec `job` has: the handwritten rules.
 pub(super) fn validate_template_handwritten(job: &Job, gates: &Gates) -> ErrorList {
     spec::template(job, &spec_of(job), gates)
 }
 
-/// What is wrong with the template of a Job: the rules that the types declare.
+/// Validates a Job template: the rules that the types declare.
 pub(super) fn validate_template_declarative(new: &JobSpec, old: Option<&JobSpec>, gates: &Gates) -> ErrorList {
     scheduling::validate_declarative(new.scheduling.as_ref(), old.map(|old| old.scheduling.as_ref()), gates)
 }
 
-/// A Job without a spec is judged as one whose spec is empty.
+/// The spec of a Job. A missing spec is validated as an empty one.
 fn spec_of(job: &Job) -> std::borrow::Cow<'_, JobSpec> {
     job.spec.as_ref().map_or_else(Default::default, std::borrow::Cow::Borrowed)
 }
 
-/// The selector of a new Job is the generated one, unless the user says that it is their own.
+/// The selector of a new Job is the generated one, unless `manualSelector` is set.
 fn generated_selector(job: &Job, spec: &JobSpec) -> ErrorList {
     let mut errors = ErrorList::new();
     let Some(selector) = spec.selector.as_ref().filter(|_| spec.manual_selector != Some(true)) else { return errors };
@@ -104,7 +104,7 @@ fn generated_selector(job: &Job, spec: &JobSpec) -> ErrorList {
     errors
 }
 
-/// The pods of an Indexed Job are named after it and their index, and a pod's name becomes a host name.
+/// The pods of an Indexed Job have names with an index, which must be valid host names.
 fn validate_indexed_pod_names(job: &Job, spec: &JobSpec) -> Option<Error> {
     let completions = spec.completions.filter(|completions| *completions > 0)?;
     if spec.completion_mode.as_deref() != Some("Indexed") {

@@ -1,12 +1,12 @@
-//! `spec.workloadRef` of a Job: the first draft's link between a Job and its Workload (KEP-5547). The types of Kubernetes
-//! do not have it, so it is judged in the document.
+//! `spec.workloadRef` of a Job: the first draft's link from a Job to its Workload (KEP-5547). The types of Kubernetes
+//! do not have it, so it is validated in the document.
 
 use serde_json::Value;
 use workloadbuilder::{format, rules};
 
 use crate::field::{Error, ErrorList, Path};
 
-/// What a reference may name as its version; the kind is the same in all of them.
+/// The versions that a reference may name. The kind is the same in all of them.
 const API_VERSIONS: [&str; 4] = [
     "scheduling.k8s.io/v1beta1",
     "scheduling.k8s.io/v1alpha3",
@@ -14,7 +14,7 @@ const API_VERSIONS: [&str; 4] = [
     "scheduling.k8s.io/v1alpha1",
 ];
 
-/// What is wrong with the reference of a Job, or with the change of it. `spec` is where the Job's spec stands: `/spec`, or
+/// Validates the reference of a Job, and its change. `spec` is the JSON pointer of the Job's spec: `/spec`, or
 /// `/spec/jobTemplate/spec` in a CronJob.
 pub fn validate(doc: &Value, old: Option<&Value>, spec: &str) -> ErrorList {
     let pointer = format!("{spec}/workloadRef");
@@ -22,7 +22,7 @@ pub fn validate(doc: &Value, old: Option<&Value>, spec: &str) -> ErrorList {
     let path = Path::new(&pointer.trim_start_matches('/').replace('/', "."));
     match new {
         _ if old.is_some() && new == before => ErrorList::new(),
-        // The template of a CronJob may change: it is about Jobs that are still to come.
+        // The template of a CronJob may change: it applies to future Jobs.
         _ if old.is_some() && spec == "/spec" => vec![rules::immutable(&path)],
         None => ErrorList::new(),
         Some(reference) => {
@@ -32,13 +32,13 @@ pub fn validate(doc: &Value, old: Option<&Value>, spec: &str) -> ErrorList {
     }
 }
 
-/// The warning about a new Job, or a CronJob of such Jobs, that asks for something beside its reference.
+/// The warning about a new Job or CronJob with both a reference and `scheduling`.
 pub fn warning(doc: &Value, spec: &str) -> Option<String> {
     let has = |field: &str| doc.pointer(&format!("{spec}/{field}")).is_some_and(|value| !value.is_null());
     let path = Path::new(&spec.trim_start_matches('/').replace('/', "."));
     (has("workloadRef") && has("scheduling")).then(|| {
         format!(
-            "{}: has no effect beside {}: the Workload that it names says how the pods are scheduled",
+            "{}: has no effect together with {}: the Workload defines how the pods are scheduled",
             path.child("scheduling"),
             path.child("workloadRef")
         )
@@ -53,10 +53,10 @@ fn validate_reference(reference: &Value, namespace: &str, path: &Path) -> ErrorL
             errors.push(Error::not_supported(&path.child(field), text(field), supported));
         }
     }
-    let place = text("namespace");
-    if !place.is_empty() && place != namespace {
-        let detail = format!("a Job and its Workload live in one namespace, here {namespace}");
-        errors.push(Error::invalid(&path.child("namespace"), place, detail));
+    let other = text("namespace");
+    if !other.is_empty() && other != namespace {
+        let detail = format!("must be the namespace of the Job, {namespace}");
+        errors.push(Error::invalid(&path.child("namespace"), other, detail));
     }
     errors
 }
@@ -75,7 +75,7 @@ mod tests {
     // Shows: S001-10
     // Shows: S001-12
     #[test]
-    fn a_reference_is_to_a_workload_of_the_same_namespace() {
+    fn reference_names_a_workload_of_the_same_namespace() {
         let good =
             json!({"apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "Workload", "name": "w", "namespace": "demo"});
         assert_eq!(validate(&job(good), None, "/spec"), vec![]);
@@ -90,20 +90,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_beside_a_reference_is_told_to_have_no_effect() {
+    fn scheduling_together_with_a_reference_gets_a_warning() {
         let mut both = job(json!({"name": "w"}));
         assert_eq!(warning(&both, "/spec"), None);
         both["spec"]["scheduling"] = json!({"schedulingPolicy": {"gang": {}}});
-        let want = "spec.scheduling: has no effect beside spec.workloadRef: the Workload that it names says how the pods are \
+        let want = "spec.scheduling: has no effect together with spec.workloadRef: the Workload defines how the pods are \
                     scheduled";
         assert_eq!(warning(&both, "/spec").as_deref(), Some(want));
         let cron_job = json!({"spec": {"jobTemplate": {"spec": both["spec"]}}});
-        let told = warning(&cron_job, "/spec/jobTemplate/spec").unwrap_or_default();
-        assert!(told.starts_with("spec.jobTemplate.spec.scheduling: has no effect"), "{told}");
+        let text = warning(&cron_job, "/spec/jobTemplate/spec").unwrap_or_default();
+        assert!(text.starts_with("spec.jobTemplate.spec.scheduling: has no effect"), "{text}");
     }
 
     #[test]
-    fn a_job_stays_with_its_workload() {
+    fn reference_is_immutable() {
         let (old, new) = (job(json!({"name": "w"})), job(json!({"name": "v"})));
         assert_eq!(validate(&old, Some(&old), "/spec"), vec![]);
         let errors = validate(&new, Some(&old), "/spec");

@@ -1,5 +1,5 @@
-//! Spellings of drafts, put right before anything else looks at a document (or a patch of one). Each change is told to
-//! the user; what cannot be put right is refused with advice.
+//! Spellings of drafts, replaced before all other steps in a document or a patch. Each change is a warning. What cannot
+//! be replaced is refused with a remedy.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use super::{JsonObject, child, current_api_version, items, rename, spec_of, text
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 
-/// Warnings about what was put right, or what is wrong.
+/// Warnings about replaced spellings, or errors.
 type DraftResult = Result<Vec<String>, ErrorList>;
 
-/// The fields of a Job's `scheduling`: as the draft has them, and as they are.
+/// The fields of a Job's `scheduling`: draft name and current name.
 const SCHEDULING: [(&str, &str); 3] =
     [("policy", "schedulingPolicy"), ("constraints", "schedulingConstraints"), ("disruption", "disruptionMode")];
 
-/// Puts a document of whatever kind right. For those who have no server at hand to do it.
+/// Replaces draft spellings in a document of any kind, for callers without a server.
 pub fn normalize_drafts(group: &str, kind: &str, doc: &mut Value, gates: &Gates) -> DraftResult {
     match (group, kind) {
         ("", "Pod") => normalize_pod_drafts(doc, gates),
@@ -26,7 +26,7 @@ pub fn normalize_drafts(group: &str, kind: &str, doc: &mut Value, gates: &Gates)
     }
 }
 
-/// Puts a Job right.
+/// Replaces draft spellings in a Job.
 pub fn normalize_job_drafts(doc: &mut Value, gates: &Gates) -> DraftResult {
     let mut found = DraftFindings::default();
     if let Some(spec) = spec_of(doc) {
@@ -35,7 +35,7 @@ pub fn normalize_job_drafts(doc: &mut Value, gates: &Gates) -> DraftResult {
     found.into_result()
 }
 
-/// Puts the Jobs of a CronJob right.
+/// Replaces draft spellings in the Jobs of a CronJob.
 pub fn normalize_cron_job_drafts(doc: &mut Value, gates: &Gates) -> DraftResult {
     let mut found = DraftFindings::default();
     let template = spec_of(doc).and_then(|spec| child(spec, "jobTemplate"));
@@ -45,7 +45,7 @@ pub fn normalize_cron_job_drafts(doc: &mut Value, gates: &Gates) -> DraftResult 
     found.into_result()
 }
 
-/// Puts a JobSet right: its own scheduling, that of its entries, and its Jobs.
+/// Replaces draft spellings in a JobSet: in its own scheduling, in that of its entries, and in its Jobs.
 pub fn normalize_job_set_drafts(doc: &mut Value, gates: &Gates) -> DraftResult {
     let mut found = DraftFindings::default();
     if let Some(spec) = spec_of(doc) {
@@ -68,7 +68,7 @@ pub fn normalize_job_set_drafts(doc: &mut Value, gates: &Gates) -> DraftResult {
     found.into_result()
 }
 
-/// Puts a pod right.
+/// Replaces draft spellings in a pod.
 pub fn normalize_pod_drafts(doc: &mut Value, _gates: &Gates) -> DraftResult {
     let mut found = DraftFindings::default();
     if let Some(spec) = spec_of(doc)
@@ -79,15 +79,15 @@ pub fn normalize_pod_drafts(doc: &mut Value, _gates: &Gates) -> DraftResult {
     found.into_result()
 }
 
-/// Puts a Workload right; refuses the form that had its groups inside.
+/// Replaces draft spellings in a Workload. Refuses the form with the groups in the Workload.
 pub fn normalize_workload_drafts(doc: &mut Value, _gates: &Gates) -> DraftResult {
     let mut found = DraftFindings::default();
     if let Some(spec) = spec_of(doc) {
         let path = Path::new("spec");
         if spec.contains_key("podGroups") {
-            let advice = "a Workload has templates of groups, not the groups: write podGroupTemplates, each with a \
-                          schedulingPolicy, and make a PodGroup for each group that runs";
-            found.errors.push(Error::forbidden(&path.child("podGroups"), advice));
+            let remedy = "a Workload has templates of groups, not the groups: write podGroupTemplates, each with a \
+                          schedulingPolicy, and create a PodGroup for each running group";
+            found.errors.push(Error::forbidden(&path.child("podGroups"), remedy));
         }
         found.rename_draft_field(spec, &path, "podGroupTemplate", "podGroupTemplates");
     }
@@ -105,7 +105,7 @@ impl DraftFindings {
         if self.errors.is_empty() { Ok(self.warnings) } else { Err(self.errors) }
     }
 
-    /// Gives a field its present name.
+    /// Renames a field to its current name.
     fn rename_draft_field(&mut self, object: &mut JsonObject, path: &Path, from: &str, to: &str) {
         match rename(object, path, from, to) {
             Ok(false) => {}
@@ -147,7 +147,7 @@ impl DraftFindings {
         }
     }
 
-    /// The examples of KEP-5547's first draft have the Job's reference in its pods.
+    /// The examples in KEP-5547's first draft have the Job's reference in the pod template.
     fn job_reference_in_pod(&mut self, spec: &mut JsonObject, reference: JsonObject, path: &Path, gates: &Gates) {
         let (here, there) = (path.child("template").child("spec").child("workloadRef"), path.child("workloadRef"));
         if !gates.enabled(Gate::JobWorkloadRef) {
@@ -182,15 +182,15 @@ impl DraftFindings {
         }
     }
 
-    /// KEP-5832's draft has a pod name its group beside its Workload; now the group is enough.
+    /// In KEP-5832's draft a pod names its group and its Workload. Now the group is enough.
     fn pod_reference(&mut self, reference: &JsonObject, pod: &mut JsonObject, path: &Path) {
         let (from, to) = (path.child("workloadRef"), path.child("schedulingGroup").child("podGroupName"));
         for field in ["podGroupReplicaKey", "podGroup"] {
             if reference.contains_key(field) {
-                let advice = format!(
-                    "one PodGroup is one replica: make a PodGroup for each replica, and name it in {to} of its pods"
+                let remedy = format!(
+                    "one PodGroup is one replica: create a PodGroup for each replica, and name it in {to} of its pods"
                 );
-                self.errors.push(Error::forbidden(&from.child(field), advice));
+                self.errors.push(Error::forbidden(&from.child(field), remedy));
             }
         }
         if !self.errors.is_empty() {
@@ -214,7 +214,7 @@ impl DraftFindings {
     }
 }
 
-/// Whether a pod's reference is the one that belongs to its Job.
+/// Whether a reference in a pod template is the one of the Job.
 fn names_workload_only(reference: &JsonObject) -> bool {
     !["podGroupName", "podGroup", "podGroupReplicaKey"].iter().any(|field| reference.contains_key(*field))
 }

@@ -1,12 +1,12 @@
-//! `events.k8s.io/v1`: the Events of the core group, with other names for some of their fields. Which fields must be set
-//! is a matter of validation, and differs between the groups.
+//! `events.k8s.io/v1`: the Events of the core group with different names of some fields. Validation has the required
+//! fields of each group.
 
 use serde_json::Value;
 
 use super::ConversionContext;
 use crate::field::ErrorList;
 
-/// Fields by their name here and in the core group. All others have the same name in both.
+/// Fields by their name in this group and in the core group. All others have the same name in both.
 const NAMES: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
     ("deprecatedFirstTimestamp", "firstTimestamp"),
@@ -45,13 +45,13 @@ mod tests {
     use crate::schema::{ValueType, table};
 
     fn fields_in(group: &str) -> BTreeSet<String> {
-        let shape = table().kind(group, "v1", "Event").expect("it is served");
-        let ValueType::Object(number) = shape else { panic!("an Event is an object") };
+        let event_type = table().kind(group, "v1", "Event").expect("it is served");
+        let ValueType::Object(number) = event_type else { panic!("an Event is an object") };
         table().object(number).fields.iter().map(|field| field.name.to_string()).collect()
     }
 
     #[test]
-    fn every_field_of_one_group_has_a_place_in_the_other() {
+    fn every_field_of_one_group_has_a_counterpart_in_the_other() {
         let of_core = fields_in("").into_iter().map(|name| (name.clone(), json!(name)));
         let event = Value::Object(of_core.collect::<Map<_, _>>());
         let mut there = event.clone();

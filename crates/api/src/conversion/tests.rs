@@ -1,4 +1,4 @@
-//! Older forms there and back, and drafts put right.
+//! Round trips through older versions, and draft spellings.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn refused(of: &'static [Conversion], version: &str, mut doc: Value, wants: &[&s
 // Shows: S002-16
 // Shows: S003-08
 #[test]
-fn a_group_of_v1alpha2_says_the_same_in_other_words() {
+fn group_of_v1alpha2_converts_both_ways() {
     let old = json!({
         "spec": {
             "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
@@ -77,7 +77,7 @@ fn a_group_of_v1alpha2_says_the_same_in_other_words() {
 }
 
 #[test]
-fn the_templates_of_v1alpha2_have_their_modes_as_words_at_any_depth() {
+fn disruption_modes_of_v1alpha2_templates_convert_at_any_depth() {
     let tree = |mode: Value| {
         let leaf = json!({"name": "a", "disruptionMode": mode});
         json!({"spec": {
@@ -108,25 +108,25 @@ fn the_templates_of_v1alpha2_have_their_modes_as_words_at_any_depth() {
 
 // Shows: S000-15
 #[test]
-fn a_workload_of_the_drafts_is_taken_in_and_read_back() {
+fn workload_of_the_drafts_converts_both_ways() {
     let template = json!({"name": "pg", "schedulingPolicy": {"gang": {"minCount": 8}}});
     let mut draft = json!({"spec": {
         "controllerRef": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"}, "podGroupTemplate": [template],
     }});
-    let warned = normalize_workload_drafts(&mut draft, &Gates::default()).expect("it is put right");
+    let warned = normalize_workload_drafts(&mut draft, &Gates::default()).expect("it is replaced");
     assert_eq!(warned, ["spec.podGroupTemplate: a draft's spelling; write podGroupTemplates"]);
-    let kept = json!({"spec": {
+    let stored = json!({"spec": {
         "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "j"}, "podGroupTemplates": [template],
     }});
-    assert_eq!(convert_to_storage(WORKLOAD_CONVERSIONS, "v1alpha1", draft, &empty_context()), kept);
+    assert_eq!(convert_to_storage(WORKLOAD_CONVERSIONS, "v1alpha1", draft, &empty_context()), stored);
     assert_eq!(
         convert_to_storage(
             WORKLOAD_CONVERSIONS,
             "v1alpha1",
-            convert_from_storage(WORKLOAD_CONVERSIONS, "v1alpha1", kept.clone()),
+            convert_from_storage(WORKLOAD_CONVERSIONS, "v1alpha1", stored.clone()),
             &empty_context()
         ),
-        kept
+        stored
     );
     refused(
         WORKLOAD_CONVERSIONS,
@@ -141,9 +141,9 @@ fn a_workload_of_the_drafts_is_taken_in_and_read_back() {
 // Shows: S000-16
 // Shows: S003-06
 #[test]
-fn every_way_in_which_the_drafts_name_a_template_is_understood() {
+fn every_draft_form_of_a_template_reference_is_accepted() {
     let policy = json!({"gang": {"minCount": 8}});
-    let kept = json!({"spec": {
+    let stored = json!({"spec": {
         "workloadRef": {"workloadName": "w", "templateName": "t"}, "schedulingPolicy": policy,
     }});
     let nested = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
@@ -154,15 +154,15 @@ fn every_way_in_which_the_drafts_name_a_template_is_understood() {
     ] {
         assert_eq!(
             convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", json!({"spec": spec}), &empty_context()),
-            kept
+            stored
         );
     }
-    let read = convert_from_storage(POD_GROUP_CONVERSIONS, "v1alpha1", kept.clone());
+    let read = convert_from_storage(POD_GROUP_CONVERSIONS, "v1alpha1", stored.clone());
     assert_eq!(read["spec"]["workloadRef"], json!({"name": "w"}));
     assert_eq!(read["spec"]["podGroupTemplateName"], "t");
     assert_eq!(read["spec"]["podGroupTemplateRef"]["name"], "t");
     assert_eq!(read["spec"]["podGroupTemplateRef"]["workload"], nested["workload"]);
-    assert_eq!(convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", read, &empty_context()), kept);
+    assert_eq!(convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", read, &empty_context()), stored);
     let group = |spec: Value| json!({"spec": spec});
     refused(
         POD_GROUP_CONVERSIONS,
@@ -176,7 +176,7 @@ fn every_way_in_which_the_drafts_name_a_template_is_understood() {
         POD_GROUP_CONVERSIONS,
         "v1alpha1",
         group(json!({"podGroupTemplateName": "t"})),
-        &["spec.workloadRef.name: Required value: a template is one of a Workload"],
+        &["spec.workloadRef.name: Required value: a template needs its Workload"],
     );
     refused(
         POD_GROUP_CONVERSIONS,
@@ -186,14 +186,14 @@ fn every_way_in_which_the_drafts_name_a_template_is_understood() {
         ),
         &[
             "spec.workloadRef.kind: Unsupported value: \"Job\": supported values: \"Workload\"",
-            "spec.workloadRef.namespace: Invalid value: \"elsewhere\": a group and its Workload live in one namespace, here training",
+            "spec.workloadRef.namespace: Invalid value: \"elsewhere\": must be the namespace of the group, training",
         ],
     );
 }
 
 // Shows: S002-41
 #[test]
-fn a_group_that_states_no_policy_has_that_of_its_template() {
+fn group_without_a_policy_gets_that_of_its_template() {
     let workload = json!({"spec": {"compositePodGroupTemplates": [{"name": "c", "podGroupTemplates": [{
         "name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}},
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
@@ -201,17 +201,17 @@ fn a_group_that_states_no_policy_has_that_of_its_template() {
     let find = |name: &str| (name == "w").then(|| workload.clone());
     let around = ConversionContext { workload: &find, ..empty_context() };
     let draft = json!({"spec": {"workloadRef": {"name": "w"}, "podGroupTemplateRef": {"name": "t"}}});
-    let kept = convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", draft.clone(), &around);
+    let stored = convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", draft.clone(), &around);
     assert_eq!(
-        kept["spec"],
+        stored["spec"],
         json!({
             "workloadRef": {"workloadName": "w", "templateName": "t"},
             "schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}},
             "schedulingConstraints": {"topology": [{"key": "rack"}]},
         })
     );
-    // The group was made with another count since: it keeps it.
-    let mut old = kept.clone();
+    // The count of the group was changed since: it does not change.
+    let mut old = stored.clone();
     old["spec"]["schedulingPolicy"]["gang"]["minCount"] = json!(3);
     let again = convert_to_storage(
         POD_GROUP_CONVERSIONS,
@@ -225,18 +225,18 @@ fn a_group_that_states_no_policy_has_that_of_its_template() {
         "v1alpha1",
         draft,
         &[
-            "spec.schedulingPolicy: Required value: this form takes it from the Workload, and there is no Workload \"w\" with a \
-           template \"t\" yet: create it first, or state the policy here",
+            "spec.schedulingPolicy: Required value: this version takes it from the Workload, and there is no Workload \"w\" with a \
+           template \"t\" yet: create it first, or set the policy here",
         ],
     );
 }
 
 // Shows: S003-08
 #[test]
-fn the_drafts_condition_is_unknown_until_something_is_decided() {
+fn condition_of_the_drafts_is_unknown_before_the_first_decision() {
     let group = |conditions: Value| json!({"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}, "spec": {"schedulingPolicy": {"basic": {}}}, "status": {"conditions": conditions}});
     let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason});
-    for (kept, draft) in [
+    for (stored, draft) in [
         (
             condition("PodGroupInitiallyScheduled", "True", "Scheduled"),
             condition("PodGroupScheduled", "True", "MinCountSatisfied"),
@@ -247,12 +247,12 @@ fn the_drafts_condition_is_unknown_until_something_is_decided() {
         ),
     ] {
         assert_eq!(
-            convert_from_storage(POD_GROUP_CONVERSIONS, "v1alpha1", group(json!([kept]))),
+            convert_from_storage(POD_GROUP_CONVERSIONS, "v1alpha1", group(json!([stored]))),
             group(json!([draft]))
         );
         assert_eq!(
             convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", group(json!([draft])), &empty_context()),
-            group(json!([kept]))
+            group(json!([stored]))
         );
     }
     let bare = json!({"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}, "spec": {}});
@@ -264,7 +264,7 @@ fn the_drafts_condition_is_unknown_until_something_is_decided() {
 
 // Shows: S001-07
 #[test]
-fn the_drafts_group_is_known_by_its_short_name() {
+fn short_group_name_of_the_drafts_is_accepted() {
     assert_eq!(current_api_version("scheduling/v1alpha1").as_deref(), Some("scheduling.k8s.io/v1alpha1"));
     assert_eq!(current_api_version("scheduling.k8s.io/v1alpha1"), None);
 }
@@ -279,13 +279,13 @@ fn draft_scheduling() -> Value {
 // Shows: S004-13
 // Shows: S004-16
 #[test]
-fn a_drafts_spelling_becomes_the_present_one_and_the_user_is_told() {
+fn draft_spellings_are_replaced_with_a_warning() {
     let present = json!({
         "schedulingPolicy": {"gang": {}},
         "schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/zone"}]},
         "disruptionMode": {"all": {}},
     });
-    let told = |path: &str| {
+    let warnings = |path: &str| {
         vec![
             format!("{path}.policy: a draft's spelling; write schedulingPolicy"),
             format!("{path}.constraints: a draft's spelling; write schedulingConstraints"),
@@ -294,12 +294,12 @@ fn a_drafts_spelling_becomes_the_present_one_and_the_user_is_told() {
         ]
     };
     let mut job = json!({"spec": {"scheduling": draft_scheduling()}});
-    assert_eq!(normalize_job_drafts(&mut job, &Gates::default()), Ok(told("spec.scheduling")));
+    assert_eq!(normalize_job_drafts(&mut job, &Gates::default()), Ok(warnings("spec.scheduling")));
     assert_eq!(job, json!({"spec": {"scheduling": present}}));
-    assert_eq!(normalize_job_drafts(&mut job, &Gates::default()), Ok(vec![]), "nothing is left to put right");
+    assert_eq!(normalize_job_drafts(&mut job, &Gates::default()), Ok(vec![]), "nothing is left to replace");
     let mut cron_job = json!({"spec": {"jobTemplate": {"spec": {"scheduling": draft_scheduling()}}}});
     let warned = normalize_cron_job_drafts(&mut cron_job, &Gates::default());
-    assert_eq!(warned, Ok(told("spec.jobTemplate.spec.scheduling")));
+    assert_eq!(warned, Ok(warnings("spec.jobTemplate.spec.scheduling")));
     assert_eq!(cron_job["spec"]["jobTemplate"]["spec"]["scheduling"], present);
 }
 
@@ -324,9 +324,9 @@ fn both_spellings_at_once_are_refused() {
 
 // Shows: S003-10
 #[test]
-fn a_pod_may_name_its_group_as_the_draft_does() {
+fn draft_reference_of_a_pod_to_its_group_is_accepted() {
     let mut pod = json!({"spec": {"workloadRef": {"name": "w", "podGroupName": "g"}}});
-    let warned = normalize_pod_drafts(&mut pod, &Gates::default()).expect("it is put right");
+    let warned = normalize_pod_drafts(&mut pod, &Gates::default()).expect("it is replaced");
     assert_eq!(warned, ["spec.workloadRef: a draft's spelling; write spec.schedulingGroup.podGroupName"]);
     assert_eq!(pod, json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}}));
     let refusal = |reference: Value| {
@@ -347,13 +347,13 @@ fn a_pod_may_name_its_group_as_the_draft_does() {
 // Shows: S003-11
 // Shows: S003-34
 #[test]
-fn replicas_inside_a_group_and_groups_inside_a_workload_are_refused_with_advice() {
+fn replica_keys_and_groups_in_a_workload_are_refused_with_a_remedy() {
     let mut pod = json!({"spec": {"workloadRef": {"name": "w", "podGroup": "g", "podGroupReplicaKey": "0"}}});
     let errors = render(&normalize_pod_drafts(&mut pod, &Gates::default()).expect_err("it is refused"));
     assert_eq!(errors.len(), 2);
     assert_eq!(
         errors[0],
-        "spec.workloadRef.podGroupReplicaKey: Forbidden: one PodGroup is one replica: make a PodGroup for each replica, and \
+        "spec.workloadRef.podGroupReplicaKey: Forbidden: one PodGroup is one replica: create a PodGroup for each replica, and \
          name it in spec.schedulingGroup.podGroupName of its pods"
     );
     let mut workload = json!({"spec": {"podGroups": [{"name": "a", "policy": {"basic": {}}}]}});
@@ -366,7 +366,7 @@ fn replicas_inside_a_group_and_groups_inside_a_workload_are_refused_with_advice(
 
 // Shows: S001-06
 #[test]
-fn a_jobs_workload_ref_needs_its_gate_wherever_it_stands() {
+fn workload_ref_of_a_job_needs_its_gate_in_both_forms() {
     let reference = json!({"apiVersion": "scheduling/v1alpha1", "name": "w", "namespace": "demo"});
     let in_pod = json!({"spec": {"template": {"spec": {"workloadRef": reference}}}});
     let off = Gates::default();
@@ -388,9 +388,9 @@ fn a_jobs_workload_ref_needs_its_gate_wherever_it_stands() {
     assert_eq!(job["spec"]["workloadRef"]["apiVersion"], "scheduling.k8s.io/v1alpha1");
     let mut both = in_pod.clone();
     both["spec"]["workloadRef"] = reference;
-    assert!(normalize_job_drafts(&mut both.clone(), &on).is_ok(), "they agree");
+    assert!(normalize_job_drafts(&mut both.clone(), &on).is_ok(), "they are equal");
     both["spec"]["workloadRef"]["name"] = json!("other");
-    let errors = render(&normalize_job_drafts(&mut both, &on).expect_err("they do not"));
+    let errors = render(&normalize_job_drafts(&mut both, &on).expect_err("they differ"));
     assert!(errors[0].ends_with("must be the same as spec.workloadRef"), "{errors:?}");
 }
 
@@ -462,7 +462,7 @@ fn stored_workload() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_group_is_the_same_after_a_way_through_any_older_version(group in stored_pod_group()) {
+    fn group_is_unchanged_by_a_round_trip_through_any_older_version(group in stored_pod_group()) {
         for conversion in POD_GROUP_CONVERSIONS {
             let mut there = group.clone();
             (conversion.from_storage)(&mut there);
@@ -470,12 +470,12 @@ proptest! {
             prop_assert_eq!((conversion.to_storage)(&mut there, &empty_context()), Ok(()));
             prop_assert_eq!(&there, &group, "{}", conversion.version);
             (conversion.from_storage)(&mut there);
-            prop_assert_eq!(there, older, "and the older form is the same after a way through the present one");
+            prop_assert_eq!(there, older, "round trip of the older form");
         }
     }
 
     #[test]
-    fn a_workload_is_the_same_after_a_way_through_any_older_version(workload in stored_workload()) {
+    fn workload_is_unchanged_by_a_round_trip_through_any_older_version(workload in stored_workload()) {
         for conversion in WORKLOAD_CONVERSIONS {
             let mut there = workload.clone();
             (conversion.from_storage)(&mut there);
@@ -485,10 +485,10 @@ proptest! {
     }
 
     #[test]
-    fn one_older_version_says_the_same_after_a_way_through_another(group in stored_pod_group(), workload in stored_workload()) {
-        for (conversions, kept) in [(POD_GROUP_CONVERSIONS, group), (WORKLOAD_CONVERSIONS, workload)] {
+    fn older_version_is_unchanged_by_a_round_trip_through_another(group in stored_pod_group(), workload in stored_workload()) {
+        for (conversions, stored) in [(POD_GROUP_CONVERSIONS, group), (WORKLOAD_CONVERSIONS, workload)] {
             for (from, through) in conversions.iter().flat_map(|from| conversions.iter().map(move |to| (from, to))) {
-                let mut older = kept.clone();
+                let mut older = stored.clone();
                 (from.from_storage)(&mut older);
                 let mut there = older.clone();
                 for (inward, outward) in [(from, through), (through, from)] {
@@ -501,7 +501,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_given_out_in_an_older_version_has_only_fields_of_that_version(group in stored_pod_group(), workload in stored_workload()) {
+    fn documents_of_an_older_version_have_only_its_fields(group in stored_pod_group(), workload in stored_workload()) {
         for (kind, conversions, document) in [("PodGroup", POD_GROUP_CONVERSIONS, group), ("Workload", WORKLOAD_CONVERSIONS, workload)] {
             for conversion in conversions {
                 let mut older = document.clone();

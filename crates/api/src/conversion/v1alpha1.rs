@@ -1,5 +1,5 @@
-//! `v1alpha1` as the first drafts print it. Two of them describe a PodGroup differently; both are taken in, and what is
-//! given out says everything in both ways, so that a reader of either finds what it looks for.
+//! `v1alpha1` as in the first drafts. Two of them describe a PodGroup differently. Both are accepted, and responses
+//! have the fields of both, for readers of either.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use super::v1alpha2::{self, SCHEDULED_CONDITION, swap_text};
 use super::{ConversionContext, JsonObject, child, items, spec_of, text};
 use crate::field::{Error, ErrorList, Path};
 
-/// Reasons of a group that was placed: of the drafts, and present.
+/// Reasons of a placed group: in the drafts, and now.
 const SCHEDULED_REASONS: [&str; 2] = ["MinCountSatisfied", "Scheduled"];
-/// The reason of the condition that the drafts have while nothing is decided yet. It is not kept.
+/// The drafts' reason of the condition before the first decision. It is not stored.
 const IN_PROGRESS: &str = "SchedulingInProgress";
-/// What a group takes over from its template where it does not say it itself.
+/// Fields that a group inherits from its template if they are unset.
 const INHERITED_FIELDS: [&str; 7] = [
     "schedulingPolicy",
     "schedulingConstraints",
@@ -31,7 +31,7 @@ pub(super) fn pod_group_to_storage(doc: &mut Value, around: &ConversionContext<'
     v1alpha2::pod_group_to_storage(doc, around)?;
     let Some(spec) = spec_of(doc).filter(|spec| !spec.contains_key("schedulingPolicy")) else { return Ok(()) };
     let Some(template) = inherited_spec(origin.as_ref(), around) else {
-        // A group from nowhere that states no policy is for validation to refuse, as in any version.
+        // Validation refuses a group without a reference and policy, as in any version.
         return origin.as_ref().map_or(Ok(()), |origin| Err(vec![missing_policy_error(origin)]));
     };
     for field in INHERITED_FIELDS {
@@ -70,7 +70,7 @@ pub(super) fn workload_from_storage(doc: &mut Value) {
     v1alpha2::workload_from_storage(doc);
 }
 
-/// Of `apiVersion` the group is kept.
+/// Keeps only the group of `apiVersion`.
 fn controller_ref_to_storage(reference: &mut JsonObject, path: &Path) -> Result<(), Error> {
     let Some(version) = reference.remove("apiVersion") else { return Ok(()) };
     let version = version.as_str().unwrap_or_default();
@@ -86,13 +86,13 @@ fn controller_ref_to_storage(reference: &mut JsonObject, path: &Path) -> Result<
     Ok(())
 }
 
-/// The Workload and the template that a group comes from.
+/// Workload and template of a group.
 struct TemplateOrigin {
     workload: String,
     template: String,
 }
 
-/// Reads the origin from wherever the drafts have it, and leaves it where `v1alpha2` has it.
+/// Reads the reference from all fields that the drafts have for it, and writes that of `v1alpha2`.
 fn origin_to_storage(
     spec: &mut JsonObject,
     around: &ConversionContext<'_>,
@@ -122,7 +122,7 @@ fn origin_to_storage(
         (None, None) => None,
         (Some((_, workload)), Some((_, template))) => Some(TemplateOrigin { workload, template }),
         (None, Some(_)) => {
-            errors.push(Error::required(&reference_path.child("name"), "a template is one of a Workload"));
+            errors.push(Error::required(&reference_path.child("name"), "a template needs its Workload"));
             None
         }
         (Some(_), None) => {
@@ -140,7 +140,7 @@ fn origin_to_storage(
     Ok(origin)
 }
 
-/// A reference to something that is no Workload of this namespace.
+/// Validates that the reference is to a Workload of this namespace.
 fn validate_workload_reference(reference: &JsonObject, path: &Path, namespace: &str) -> ErrorList {
     let (kind, place) = (text(reference, "kind"), text(reference, "namespace"));
     let mut errors = ErrorList::new();
@@ -148,13 +148,13 @@ fn validate_workload_reference(reference: &JsonObject, path: &Path, namespace: &
         errors.push(Error::not_supported(&path.child("kind"), kind, &["Workload"]));
     }
     if !place.is_empty() && place != namespace {
-        let detail = format!("a group and its Workload live in one namespace, here {namespace}");
+        let detail = format!("must be the namespace of the group, {namespace}");
         errors.push(Error::invalid(&path.child("namespace"), place, detail));
     }
     errors
 }
 
-/// A name that may be given in several places, and must be the same in all of them.
+/// A name that can be set in several fields and must be the same in all of them.
 #[derive(Default)]
 struct ConsistentName(Option<(Path, String)>);
 
@@ -173,7 +173,7 @@ impl ConsistentName {
     }
 }
 
-/// What stands in for a policy that the group does not state: what it was before, or what its template says now.
+/// The source of a policy that the group does not set: the stored group, or its template.
 fn inherited_spec(origin: Option<&TemplateOrigin>, around: &ConversionContext<'_>) -> Option<Value> {
     if let Some(old) = around.old {
         return old.get("spec").cloned();
@@ -183,7 +183,7 @@ fn inherited_spec(origin: Option<&TemplateOrigin>, around: &ConversionContext<'_
     find_template(workload.get("spec")?, template).cloned()
 }
 
-/// The template of this name in the tree below `parent`, which is a Workload's spec or a composite template.
+/// The template of this name in the tree below `parent`, a Workload's spec or a composite template.
 fn find_template<'a>(parent: &'a Value, name: &str) -> Option<&'a Value> {
     let list = |field: &str| parent.get(field).and_then(Value::as_array).into_iter().flatten();
     let leaf = list("podGroupTemplates").find(|template| template.get("name").is_some_and(|known| known == name));
@@ -192,15 +192,15 @@ fn find_template<'a>(parent: &'a Value, name: &str) -> Option<&'a Value> {
 
 fn missing_policy_error(TemplateOrigin { workload, template }: &TemplateOrigin) -> Error {
     let detail = format!(
-        "this form takes it from the Workload, and there is no Workload \"{workload}\" with a template \"{template}\" \
-         yet: create it first, or state the policy here"
+        "this version takes it from the Workload, and there is no Workload \"{workload}\" with a template \"{template}\" \
+         yet: create it first, or set the policy here"
     );
     Error::required(&Path::new("spec").child("schedulingPolicy"), detail)
 }
 
 fn status_to_storage(doc: &mut Value) {
     let Some(status) = doc.get_mut("status").and_then(Value::as_object_mut) else { return };
-    // A count for readers; whoever wants to know counts the pods.
+    // The count is only for readers. The pods are counted where it is needed.
     status.remove("scheduledPods");
     for condition in items(status, "conditions") {
         swap_reason(condition);
@@ -220,7 +220,7 @@ fn status_to_storage(doc: &mut Value) {
     }
 }
 
-/// The drafts have the condition from the start: `Unknown` until something is decided.
+/// The drafts have the condition from the start: `Unknown` before the first decision.
 fn status_from_storage(doc: &mut Value) {
     let created = doc.pointer("/metadata/creationTimestamp").cloned();
     let Some(doc) = doc.as_object_mut() else { return };

@@ -1,4 +1,4 @@
-//! `v1alpha2`, as Kubernetes 1.36 served it: the link to the template is nested, disruption modes are words, and the
+//! `v1alpha2` of Kubernetes 1.36: the reference to the template is nested, disruption modes are strings, and the
 //! condition has a shorter name.
 
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::{ConversionContext, JsonObject, items, spec_of};
 use crate::field::{Error, ErrorList, Path};
 
-/// Disruption modes: the word of this version and the member of the present union.
+/// Disruption modes: the string of this version and the member of the current union.
 const MODES: [(&str, &str); 2] = [("Pod", "single"), ("PodGroup", "all")];
 
 /// The name of the condition in this version.
 pub(super) const SCHEDULED_CONDITION: &str = "PodGroupScheduled";
-/// Its present name.
+/// Its current name.
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
 
 pub(super) fn pod_group_to_storage(doc: &mut Value, _around: &ConversionContext<'_>) -> Result<(), ErrorList> {
@@ -63,7 +63,7 @@ pub(super) fn workload_from_storage(doc: &mut Value) {
     }
 }
 
-/// Every template of a group of pods in the tree below `parent`. Composites came later; they have the present form.
+/// Visits every template of a group of pods below `parent`. Composites were added later and have the current form.
 fn visit_templates(parent: &mut JsonObject, path: &Path, visit: &mut dyn FnMut(&mut JsonObject, &Path)) {
     let (leaves, composites) = ("podGroupTemplates", "compositePodGroupTemplates");
     for (i, template) in items(parent, leaves).enumerate() {
@@ -94,7 +94,7 @@ fn disruption_mode_from_storage(group: &mut JsonObject) {
     }
 }
 
-/// Exchanges the two names of the condition, which is the same thing both ways.
+/// Swaps the two names of the condition, in either direction.
 fn swap_condition(doc: &mut Value) {
     let Some(status) = doc.get_mut("status").and_then(Value::as_object_mut) else { return };
     for condition in items(status, "conditions") {
@@ -102,7 +102,7 @@ fn swap_condition(doc: &mut Value) {
     }
 }
 
-/// Replaces one of two texts by the other.
+/// Replaces one of two strings by the other.
 pub(super) fn swap_text(object: &mut JsonObject, field: &str, [one, other]: [&str; 2]) {
     if let Some(text) = object.get_mut(field) {
         if text == one {
@@ -113,7 +113,7 @@ pub(super) fn swap_text(object: &mut JsonObject, field: &str, [one, other]: [&st
     }
 }
 
-/// What is not there is left out instead of being `null`.
+/// Removes `null` fields.
 fn without_nulls(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, value| !value.is_null());

@@ -1,8 +1,8 @@
-//! Fills in what a user left out, on the raw document, so that an unknown field survives and nothing is decoded twice.
+//! Sets defaults in the document, so that unknown fields are kept and nothing is decoded twice.
 //!
-//! What a kind gets is written down as a table of rules, and one routine (`fill`) carries the tables out.
-//! A field counts as left out when it is absent, `null` or the empty text, as it does for Kubernetes.
-//! A part of the wrong type is left alone: the schema check has named it before.
+//! Each kind has a table of rules, and one function (`apply_rules`) applies the tables.
+//! A field is unset if it is absent, `null` or the empty string, as in Kubernetes.
+//! A value of the wrong type is not changed: the schema check has reported it.
 
 use serde_json::{Map, Value, json};
 
@@ -12,27 +12,27 @@ use crate::gates::Gates;
 use DefaultRule::{Apply, Field, InList, InObject, NonZeroField, When};
 use DefaultValue::{Computed, Empty, Flag, Number, Text};
 
-/// Completes a Pod.
+/// Sets the defaults of a Pod.
 pub fn set_pod_defaults(doc: &mut Value, _gates: &Gates) {
     apply_to_value(doc, &[InObject("spec", POD_ONLY), InObject("spec", POD_SPEC)]);
 }
 
-/// Completes the spec of a pod template, and with more above it that of a Pod.
+/// Sets the defaults of the spec of a pod template. A Pod has more.
 pub fn set_pod_spec_defaults(spec: &mut Value) {
     apply_to_value(spec, POD_SPEC);
 }
 
-/// Completes a Node: what is not said to be allocatable apart is the whole capacity.
+/// Sets the defaults of a Node: allocatable resources default to the capacity.
 pub fn set_node_defaults(doc: &mut Value, _gates: &Gates) {
     apply_to_value(doc, NODE);
 }
 
-/// Completes a Namespace: it is active, and carries its own name as a label so that selectors can name it.
+/// Sets the defaults of a Namespace: it is active, and has its name as a label for selectors.
 pub fn set_namespace_defaults(doc: &mut Value, _gates: &Gates) {
     apply_to_value(doc, NAMESPACE);
 }
 
-/// Completes an Event: fields that are always written, even when empty.
+/// Sets the defaults of an Event: fields that are always present, even if empty.
 pub fn set_event_defaults(doc: &mut Value, _gates: &Gates) {
     apply_to_value(doc, EVENT);
 }
@@ -40,34 +40,34 @@ pub fn set_event_defaults(doc: &mut Value, _gates: &Gates) {
 type JsonMap = Map<String, Value>;
 type DefaultRules = &'static [DefaultRule];
 
-/// What happens to one object of a document. The rules of a table are carried out in order.
+/// A rule for one object of a document. The rules of a table are applied in order.
 enum DefaultRule {
-    /// The field is given a value if it was left out.
+    /// Sets the field if it is unset.
     Field(&'static str, DefaultValue),
-    /// As `Field`, for a number of which 0 says nothing.
+    /// As `Field`, for a number for which 0 means unset.
     NonZeroField(&'static str, DefaultValue),
-    /// The rules hold for the object in this field.
+    /// Applies rules to the object in this field.
     InObject(&'static str, DefaultRules),
-    /// The rules hold for each object in the list in this field.
+    /// Applies rules to each object of the list in this field.
     InList(&'static str, DefaultRules),
-    /// The rules hold for this object if it looks like this.
+    /// Applies rules to this object if the condition is true.
     When(fn(&JsonMap) -> bool, DefaultRules),
-    /// The object is changed in a way of its own.
+    /// Applies a function to the object.
     Apply(fn(&mut JsonMap)),
 }
 
-/// The value of a field that was left out.
+/// The default of a field.
 enum DefaultValue {
     Text(&'static str),
     Number(i64),
     Flag(bool),
-    /// An object with nothing in it.
+    /// An empty object.
     Empty,
-    /// It follows from the object the field stands in; `None`: the field stays out.
+    /// Computed from the object with the field. `None` leaves the field unset.
     Computed(fn(&JsonMap) -> Option<Value>),
 }
 
-/// What holds for pods only: a template's pod gets it when it is created.
+/// Rules for pods only. A template's pod gets these defaults when it is created.
 const POD_ONLY: DefaultRules = &[
     Field("enableServiceLinks", Flag(true)),
     Apply(clamp_grace_period),
@@ -83,7 +83,7 @@ const POD_SPEC: DefaultRules = &[
     Field("schedulerName", Text("default-scheduler")),
     Field("terminationGracePeriodSeconds", Number(30)),
     Field("securityContext", Empty),
-    // The old and the new name of one field; both are written, and the new one wins.
+    // The old and the new name of one field. Both are set, and the new one wins.
     Field("serviceAccountName", Computed(|spec| text(spec, "serviceAccount"))),
     Apply(copy_service_account_name),
     InList("containers", CONTAINER),
@@ -208,7 +208,7 @@ fn is_on_host_network(spec: &JsonMap) -> bool {
     spec.get("hostNetwork") == Some(&Value::Bool(true))
 }
 
-/// A volume that says only its name is an empty directory.
+/// A volume that has only a name is an empty directory.
 fn has_no_source(volume: &JsonMap) -> bool {
     volume.iter().all(|(name, value)| name == "name" || value.is_null())
 }
@@ -221,7 +221,7 @@ fn capacity(status: &JsonMap) -> Option<Value> {
     status.get("capacity").filter(|capacity| capacity.is_object()).cloned()
 }
 
-/// An image that may move, the `latest`, said or implied, is pulled again each time.
+/// An image with the tag `latest`, explicit or implied, is pulled each time.
 fn pull_policy(container: &JsonMap) -> Option<Value> {
     let tag = container.get("image").and_then(Value::as_str).and_then(image::tag);
     let moves = tag == Some("latest");
@@ -247,8 +247,8 @@ fn default_requests_to_limits(resources: &mut JsonMap) {
     }
     apply_rules(resources, &[Field("requests", Empty)]);
     if let Some(Value::Object(requests)) = resources.get_mut("requests") {
-        let unsaid: JsonMap = limits.into_iter().filter(|(name, _)| !requests.contains_key(name)).collect();
-        requests.extend(unsaid);
+        let missing: JsonMap = limits.into_iter().filter(|(name, _)| !requests.contains_key(name)).collect();
+        requests.extend(missing);
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_pod_gets_every_default() {
+    fn minimal_pod_gets_every_default() {
         let spec = json!({"containers": [{"name": "a", "image": "x", "ports": [{"containerPort": 80}]}]});
         assert_eq!(
             pod(spec),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_stays_and_a_second_time_changes_nothing() {
+    fn set_fields_are_kept_and_defaulting_is_idempotent() {
         let spec = json!({
             "restartPolicy": "Never", "dnsPolicy": "None", "schedulerName": "mine", "terminationGracePeriodSeconds": 0,
             "securityContext": {"runAsUser": 1}, "enableServiceLinks": false, "unknown": 1,
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pull_policy_follows_from_the_tag() {
+    fn pull_policy_depends_on_the_tag() {
         for (image, want) in [
             ("x", "Always"),
             ("x:latest", "Always"),
@@ -339,13 +339,13 @@ mod tests {
     }
 
     #[test]
-    fn ports_on_the_network_of_the_node_are_ports_of_the_node() {
+    fn container_ports_on_the_host_network_are_host_ports() {
         let pod = pod(json!({"hostNetwork": true, "containers": [{"ports": [{"containerPort": 80}]}]}));
         assert_eq!(pod["spec"]["containers"][0]["ports"][0]["hostPort"], 80);
     }
 
     #[test]
-    fn probes_and_volumes_are_completed() {
+    fn probes_and_volumes_get_defaults() {
         let pod = pod(json!({
             "containers": [{"livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 5}}],
             "volumes": [{"name": "a"}, {"name": "b", "configMap": {"name": "c"}},
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_the_wrong_type_are_left_alone() {
+    fn values_of_the_wrong_type_are_not_changed() {
         for spec in [json!(null), json!(3), json!({"containers": {"a": 1}, "securityContext": []})] {
             let done = pod(spec.clone());
             assert_eq!(done.pointer("/spec/containers"), spec.get("containers"));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_and_namespaces_are_completed() {
+    fn nodes_and_namespaces_get_defaults() {
         let mut node = json!({"status": {"capacity": {"cpu": "4"}}});
         set_node_defaults(&mut node, &Gates::default());
         assert_eq!(node["status"]["allocatable"], json!({"cpu": "4"}));

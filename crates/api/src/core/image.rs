@@ -1,26 +1,26 @@
-//! The name of an image, as far as it tells whether the image may move: `host:5000/team/name:tag@sha256:…`.
+//! The tag of an image reference: `host:5000/team/name:tag@sha256:…`.
 
-/// What a path may measure at most, and what an image without a registry and without a slash has in front.
+/// The maximum length of a path, and the prefix of an image without a registry and without a slash.
 const MAX_PATH_BYTES: usize = 255;
 const DEFAULT_REPOSITORY_PREFIX: &str = "library/";
 const MAX_TAG_BYTES: usize = 128;
-/// The digests there are, and how many digits each has.
+/// The digest algorithms, and their number of digits.
 const DIGEST_LENGTHS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
-/// The tag of an image: `latest` unless the name has another, or a digest. A name that is not well formed has none.
+/// The tag of an image: `latest` if the reference has neither a tag nor a digest. An invalid reference has none.
 pub(super) fn tag(image: &str) -> Option<&str> {
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
-    // A colon before the last slash belongs to a port of the registry.
+    // A colon before the last slash is that of the registry's port.
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     let colon = name[last..].find(':').map(|colon| last + colon);
     let (repository, tag) = colon.map_or((name, None), |colon| (&name[..colon], Some(&name[colon + 1..])));
     let well_formed = is_repository(repository) && tag.is_none_or(is_tag) && digest.is_none_or(is_digest);
-    let unsaid = digest.is_none().then_some("latest");
-    tag.or(unsaid).filter(|_| well_formed)
+    let default = digest.is_none().then_some("latest");
+    tag.or(default).filter(|_| well_formed)
 }
 
 fn is_repository(name: &str) -> bool {
-    // That is how an image is called by its content.
+    // A name of 64 hexadecimal digits is an image id.
     if name.len() == 64 && name.bytes().all(is_hex) {
         return false;
     }
@@ -32,7 +32,7 @@ fn is_repository(name: &str) -> bool {
         && path.len() + folder <= MAX_PATH_BYTES
 }
 
-/// What cannot be the first folder is the registry.
+/// A first component that cannot be a folder is the registry.
 fn looks_like_host(first: &str) -> bool {
     first == "localhost" || first.contains(['.', ':']) || first.bytes().any(|byte| byte.is_ascii_uppercase())
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::tag;
 
     #[test]
-    fn a_name_has_a_tag_only_if_it_is_well_formed() {
+    fn only_valid_references_have_a_tag() {
         let digest = format!("sha256:{}", "0".repeat(64));
         for (image, want) in [
             ("x".to_owned(), Some("latest")),

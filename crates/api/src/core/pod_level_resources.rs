@@ -1,4 +1,4 @@
-//! Resources that a pod asks for as a whole, beside those of its containers.
+//! Resources at pod level, in addition to those of containers.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ type JsonMap = Map<String, Value>;
 /// Amounts by resource.
 pub(crate) type ResourceSums = BTreeMap<String, Quantity>;
 
-/// Whether a pod can ask for the resource as a whole.
+/// Whether the resource can be set at pod level.
 pub(crate) fn is_pod_level_resource(resource: &str) -> bool {
     is_overcommittable(resource) || resource.starts_with("hugepages-")
 }
 
-/// Whether containers can be given less than they may use.
+/// Whether requests may be lower than limits.
 fn is_overcommittable(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory")
 }
 
-/// What the containers of a spec have as `side` (`requests` or `limits`) at the pod's most demanding moment: the larger of
-/// what the init steps have one after another and of what the containers have together. Sidecars run through all of it.
+/// The sum of the containers' `side` (`requests` or `limits`): the larger of the maximum over the init containers,
+/// which run one after another, and the sum of the containers, which run together. Sidecars count in both.
 pub(crate) fn sum_containers(spec: &JsonMap, side: &str) -> ResourceSums {
     let mut together = ResourceSums::new();
     containers(spec, "containers").for_each(|container| add(&mut together, &amounts(container, side)));
@@ -41,11 +41,12 @@ pub(crate) fn sum_containers(spec: &JsonMap, side: &str) -> ResourceSums {
     together
 }
 
-/// Completes what a pod asks for as a whole, where it asks for anything: limits that all containers have, requests that
-/// they make, and a request wherever there is a limit.
+/// Sets the defaults of pod-level resources, if the pod has any: limits that all containers have, the containers'
+/// requests, and a request for each limit.
 pub(crate) fn set_defaults(spec: &mut JsonMap) {
-    let asked = |side: &str| spec.get("resources").map(|resources| amounts_in(&resources[side])).unwrap_or_default();
-    let (mut requests, mut limits) = (asked("requests"), asked("limits"));
+    let set_amounts =
+        |side: &str| spec.get("resources").map(|resources| amounts_in(&resources[side])).unwrap_or_default();
+    let (mut requests, mut limits) = (set_amounts("requests"), set_amounts("limits"));
     if requests.is_empty() && limits.is_empty() {
         return;
     }
@@ -56,7 +57,7 @@ pub(crate) fn set_defaults(spec: &mut JsonMap) {
     for (resource, sum) in
         sum_containers(spec, "limits").into_iter().filter(|(resource, _)| is_pod_level_resource(resource))
     {
-        // Of huge pages the request is the limit: one that is there is not contradicted.
+        // The request of huge pages is the limit. One that is set is not changed.
         let follows =
             if is_overcommittable(&resource) { everywhere(&resource) } else { !requests.contains_key(&resource) };
         if follows && !limits.contains_key(&resource) {
@@ -74,12 +75,12 @@ pub(crate) fn set_defaults(spec: &mut JsonMap) {
     }
     for (side, amounts) in [("requests", requests), ("limits", limits)] {
         let Some(Value::Object(resources)) = spec.get_mut("resources") else { return };
-        let said = resources.entry(side).or_insert_with(|| json!({}));
-        let Value::Object(said) = said else { continue };
+        let current = resources.entry(side).or_insert_with(|| json!({}));
+        let Value::Object(current) = current else { continue };
         for (resource, amount) in amounts {
-            said.entry(resource).or_insert_with(|| json!(amount.to_string()));
+            current.entry(resource).or_insert_with(|| json!(amount.to_string()));
         }
-        if said.is_empty() {
+        if current.is_empty() {
             resources.remove(side);
         }
     }
@@ -93,7 +94,7 @@ fn amounts(container: &Value, side: &str) -> ResourceSums {
     amounts_in(&container["resources"][side])
 }
 
-/// The amounts in a mapping of resources to quantities; what is no quantity is none.
+/// The amounts in a map of resources to quantities, without invalid quantities.
 fn amounts_in(quantities: &Value) -> ResourceSums {
     let entries = quantities.as_object().into_iter().flatten();
     let read = |(resource, value): (&String, &Value)| {
@@ -127,27 +128,27 @@ mod tests {
         json!({"resources": {"limits": limits, "requests": requests}})
     }
 
-    // Every row as the real server answers it.
+    // Each row is the response of the real server.
     #[test]
-    fn a_pod_asks_as_a_whole_for_what_its_containers_do() {
+    fn pod_level_resources_default_to_those_of_the_containers() {
         let cpu = |amount: &str| json!({"cpu": amount});
-        let whole = |limits: Value, requests: Value| json!({"limits": limits, "requests": requests});
+        let expected = |limits: Value, requests: Value| json!({"limits": limits, "requests": requests});
         for (case, resources, containers, init, want) in [
             ("nothing", json!({}), json!([container(cpu("1"), cpu("1"))]), json!([]), json!({})),
-            ("a limit", json!({"limits": cpu("2")}), json!([{}]), json!([]), whole(cpu("2"), cpu("2"))),
+            ("a limit", json!({"limits": cpu("2")}), json!([{}]), json!([]), expected(cpu("2"), cpu("2"))),
             (
                 "a limit and a container's request",
                 json!({"limits": cpu("2")}),
                 json!([container(json!({}), cpu("500m"))]),
                 json!([]),
-                whole(cpu("2"), cpu("500m")),
+                expected(cpu("2"), cpu("500m")),
             ),
             (
-                "an init step asks for more",
+                "an init container requests more",
                 json!({"limits": cpu("2")}),
                 json!([container(json!({}), cpu("500m"))]),
                 json!([container(json!({}), cpu("1"))]),
-                whole(cpu("2"), cpu("1")),
+                expected(cpu("2"), cpu("1")),
             ),
             (
                 "one container of two has a limit",
@@ -161,14 +162,14 @@ mod tests {
                 json!({"requests": cpu("5")}),
                 json!([container(cpu("2"), cpu("2"))]),
                 json!([container(cpu("4"), cpu("4"))]),
-                whole(cpu("5"), cpu("5")),
+                expected(cpu("5"), cpu("5")),
             ),
             (
                 "huge pages of one container",
                 json!({"requests": {"memory": "4Gi"}}),
                 json!([container(json!({"hugepages-2Mi": "2Mi"}), json!({"hugepages-2Mi": "2Mi"})), {}]),
                 json!([]),
-                whole(json!({"hugepages-2Mi": "2Mi"}), json!({"hugepages-2Mi": "2Mi", "memory": "4Gi"})),
+                expected(json!({"hugepages-2Mi": "2Mi"}), json!({"hugepages-2Mi": "2Mi", "memory": "4Gi"})),
             ),
             (
                 "huge pages that are requested have a limit or none",
@@ -178,28 +179,28 @@ mod tests {
                 json!({"requests": {"hugepages-2Mi": "4Mi"}}),
             ),
             (
-                "a limit of what is not for the whole",
+                "a limit of a resource that is not allowed at pod level",
                 json!({"limits": {"a.com/x": "1"}}),
                 json!([{}]),
                 json!([]),
                 json!({"limits": {"a.com/x": "1"}}),
             ),
             (
-                "others are not for the whole",
+                "other resources are not set at pod level",
                 json!({"requests": cpu("4")}),
                 json!([container(json!({"a.com/x": "1"}), json!({"a.com/x": "1", "memory": "1Gi"}))]),
                 json!([]),
                 json!({"requests": {"cpu": "4", "memory": "1Gi"}}),
             ),
             (
-                "a sum is written as its first part",
+                "a sum has the suffix of its first amount",
                 json!({"limits": {"memory": "1G"}}),
                 json!([
                     container(json!({}), json!({"memory": "500M"})),
                     container(json!({}), json!({"memory": "1Ki"}))
                 ]),
                 json!([]),
-                whole(json!({"memory": "1G"}), json!({"memory": "500001024"})),
+                expected(json!({"memory": "1G"}), json!({"memory": "500001024"})),
             ),
         ] {
             let mut spec = json!({"resources": resources, "containers": containers, "initContainers": init});

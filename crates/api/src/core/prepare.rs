@@ -1,18 +1,18 @@
-//! What the server settles before it judges: fields of features that are off go, and a new pod gets its first status.
+//! Changes by the server before validation: fields of disabled features are dropped, and a new pod gets its status.
 
 use serde_json::{Map, Value, json};
 
 use crate::gates::{Gate, Gates};
 
-/// Drops what a pod's gates do not allow. `old` is the stored pod when this is an update.
+/// Drops the fields of a pod whose gates are off. `old` is the stored pod if this is an update.
 pub fn drop_disabled_pod_fields(pod: &mut Value, old: Option<&Value>, gates: &Gates) {
     drop_disabled_pod_spec_fields(pod.get_mut("spec"), old.and_then(|old| old.get("spec")), gates);
 }
 
-/// The same for the spec of a pod or of a pod template.
+/// As [`drop_disabled_pod_fields`], for the spec of a pod or of a pod template.
 pub fn drop_disabled_pod_spec_fields(spec: Option<&mut Value>, old: Option<&Value>, gates: &Gates) {
     let Some(spec) = spec.and_then(Value::as_object_mut) else { return };
-    // Nothing here answers to an eviction, so the field is one whose gate is off, as it is by default upstream.
+    // No component handles eviction responders, so the field is dropped, as upstream while its gate is off (default).
     for (field, enabled) in [("schedulingGroup", gates.enabled(Gate::GenericWorkload)), ("evictionResponders", false)] {
         let was_used = old.is_some_and(|old| old.get(field).is_some());
         if !enabled && !was_used {
@@ -22,8 +22,8 @@ pub fn drop_disabled_pod_spec_fields(spec: Option<&mut Value>, old: Option<&Valu
     drop_unsupported_fields(spec);
 }
 
-/// Drops what the schema knows and no feature here gives a meaning to, as it is upstream while the gates are off: nobody
-/// can have used it before.
+/// Drops fields that the schema has but no feature here uses, as upstream while the gates are off. So no stored object
+/// has them.
 fn drop_unsupported_fields(spec: &mut Map<String, Value>) {
     for volume in items(spec.get_mut("volumes")) {
         if let Some(Value::Object(directory)) = volume.get_mut("emptyDir") {
@@ -58,13 +58,13 @@ fn drop_recursively(value: &mut Value, names: &[&str]) {
     }
 }
 
-/// The objects in a list.
+/// The objects of a list.
 fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
     list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Writes what `matchLabelKeys` and `mismatchLabelKeys` of a new pod mean for this pod into the selectors beside them,
-/// so that whoever reads the pod need not look at its labels.
+/// Merges `matchLabelKeys` and `mismatchLabelKeys` of a new pod into their selectors, so that readers of the pod need
+/// not look at its labels.
 pub fn merge_label_keys(pod: &mut Value) {
     let labels = pod.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
@@ -82,20 +82,22 @@ pub fn merge_label_keys(pod: &mut Value) {
 }
 
 fn merge_into_selector(term: &mut Map<String, Value>, labels: &Map<String, Value>) {
-    let mut asked = Vec::new();
+    let mut requirements = Vec::new();
     for (list, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         let keys = term.get(list).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let said = keys.filter_map(|key| Some((key, labels.get(key)?)));
-        asked.extend(said.map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]})));
+        let values = keys.filter_map(|key| Some((key, labels.get(key)?)));
+        requirements.extend(values.map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]})));
     }
-    let Some(Value::Object(selector)) = term.get_mut("labelSelector").filter(|_| !asked.is_empty()) else { return };
+    let Some(Value::Object(selector)) = term.get_mut("labelSelector").filter(|_| !requirements.is_empty()) else {
+        return;
+    };
     match selector.get_mut("matchExpressions") {
-        Some(Value::Array(expressions)) => expressions.extend(asked),
-        _ => drop(selector.insert("matchExpressions".to_owned(), Value::Array(asked))),
+        Some(Value::Array(expressions)) => expressions.extend(requirements),
+        _ => drop(selector.insert("matchExpressions".to_owned(), Value::Array(requirements))),
     }
 }
 
-/// Makes the two fields for a pod's addresses agree. The older one, with one address, wins.
+/// Makes `podIP` and `podIPs` agree. The older field, with one address, wins.
 pub fn normalize_pod_ips(status: &mut Value) {
     let first = status.pointer("/podIPs/0/ip").and_then(Value::as_str).unwrap_or_default().to_owned();
     let one = status.get("podIP").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -107,7 +109,7 @@ pub fn normalize_pod_ips(status: &mut Value) {
     }
 }
 
-/// Drops from a report what the schema knows and no feature here gives a meaning to, and keeps what only grows.
+/// Drops fields of a status that the schema has but no feature here uses, and keeps the observed generation.
 pub fn normalize_pod_status(status: &mut Value, old: &Value) {
     let Some(fields) = status.as_object_mut() else { return };
     fields.remove("nodeAllocatableResourceClaimStatuses");
@@ -117,13 +119,13 @@ pub fn normalize_pod_status(status: &mut Value, old: &Value) {
             items(container.get_mut("volumeMounts")).for_each(|mount| drop(mount.remove("volumeStatus")));
         }
     }
-    // A report by somebody who does not count generations does not forget those that were counted.
-    if let (None, Some(seen)) = (fields.get("observedGeneration"), old.get("observedGeneration")) {
-        fields.insert("observedGeneration".to_owned(), seen.clone());
+    // A writer that does not set the observed generation does not reset it.
+    if let (None, Some(observed)) = (fields.get("observedGeneration"), old.get("observedGeneration")) {
+        fields.insert("observedGeneration".to_owned(), observed.clone());
     }
 }
 
-/// A user who leaves out what the pod asks for as a whole does not change it.
+/// An update that leaves out the pod-level resources does not change them.
 pub fn keep_pod_level_resources(pod: &mut Value, old: &Value) {
     let Some(before) = old.pointer("/spec/resources") else { return };
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
@@ -131,13 +133,14 @@ pub fn keep_pod_level_resources(pod: &mut Value, old: &Value) {
     }
 }
 
-/// The class that decides who is evicted first when a node runs short: `Guaranteed`, `Burstable` or `BestEffort`.
-/// A new pod's status says it, and it never changes. Quantities are canonical here, so equal ones are equal texts.
+/// The class that decides which pods are evicted first on a node with too few resources: `Guaranteed`, `Burstable` or
+/// `BestEffort`. It is in the status of a new pod and never changes. Quantities are canonical here, so equal amounts
+/// are equal strings.
 pub fn qos_class(spec: &Value) -> &'static str {
-    let says = |side: &str| spec["resources"][side].as_object().is_some_and(|amounts| !amounts.is_empty());
+    let is_set = |side: &str| spec["resources"][side].as_object().is_some_and(|amounts| !amounts.is_empty());
     let lists = ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array());
-    let of_the_whole = says("requests") || says("limits");
-    let all: Vec<&Value> = if of_the_whole { vec![spec] } else { lists.flatten().collect() };
+    let has_pod_level = is_set("requests") || is_set("limits");
+    let all: Vec<&Value> = if has_pod_level { vec![spec] } else { lists.flatten().collect() };
     let (mut any, mut guaranteed) = (false, true);
     for (resources, name) in all.iter().flat_map(|of| ["cpu", "memory"].map(|name| (&of["resources"], name))) {
         let positive = |side: &str| Some(&resources[side][name]).filter(|amount| !amount.is_null() && **amount != "0");
@@ -163,7 +166,7 @@ mod tests {
     use crate::gates::{Gate, Gates};
 
     #[test]
-    fn a_group_is_kept_while_its_feature_is_on_or_was_used() {
+    fn scheduling_group_is_kept_while_its_gate_is_on_or_it_was_set() {
         let with = json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}});
         let without = json!({"spec": {}});
         let off = Gates::default().with(Gate::GenericWorkload, false);
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_feature_reads_is_dropped() {
+    fn fields_that_no_feature_uses_are_dropped() {
         let mut pod = json!({"spec": {
             "volumes": [
                 {"emptyDir": {"mode": 1, "medium": "Memory"}},
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pods_own_labels_are_merged_into_its_selectors() {
+    fn label_keys_of_a_new_pod_are_merged_into_its_selectors() {
         let mut pod = json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {
             "topologySpreadConstraints": [
                 {"labelSelector": {"matchLabels": {"x": "y"}}, "matchLabelKeys": ["a", "unknown"]},
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_field_for_the_address_wins() {
+    fn older_address_field_wins() {
         let both = |one: &str, all: &[&str]| json!({"podIP": one, "podIPs": all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>()});
         for (mut status, want) in [
             (json!({"podIP": "1.1.1.1"}), both("1.1.1.1", &["1.1.1.1"])),
@@ -249,11 +252,11 @@ mod tests {
         let want = json!({"observedGeneration": 3, "containerStatuses": [{"volumeMounts": [{"name": "v"}]}]});
         assert_eq!(status, want);
         normalize_pod_status(&mut status, &json!({"observedGeneration": 4}));
-        assert_eq!(status, want, "what is said counts");
+        assert_eq!(status, want, "a set value is kept");
     }
 
     #[test]
-    fn resources_of_the_whole_pod_stay_when_they_are_left_out() {
+    fn pod_level_resources_are_kept_if_an_update_leaves_them_out() {
         let old = json!({"spec": {"resources": {"requests": {"cpu": "1"}}}});
         for (mut pod, want) in [
             (json!({"spec": {}}), old.clone()),
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_follows_from_requests_and_limits() {
+    fn qos_class_depends_on_requests_and_limits() {
         let full = json!({"cpu": "1", "memory": "1Gi"});
         for (case, resources, want) in [
             ("nothing", vec![json!({})], "BestEffort"),
@@ -288,8 +291,12 @@ mod tests {
             let containers = json!([{"resources": {"requests": {"cpu": "1"}}}]);
             qos_class(&json!({"resources": resources, "containers": containers}))
         };
-        assert_eq!(whole(json!({"limits": full, "requests": full})), "Guaranteed", "the whole counts, not its parts");
+        assert_eq!(
+            whole(json!({"limits": full, "requests": full})),
+            "Guaranteed",
+            "the pod level counts, not the containers"
+        );
         assert_eq!(whole(json!({"requests": {"cpu": "0"}})), "BestEffort");
-        assert_eq!(whole(json!({})), "Burstable", "nothing is said of the whole");
+        assert_eq!(whole(json!({})), "Burstable", "no pod-level resources");
     }
 }

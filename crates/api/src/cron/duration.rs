@@ -1,4 +1,4 @@
-//! A span of time as `@every` takes it: `1h30m`, `2.5s`, `-5m`, in Go's way of writing.
+//! The duration of `@every` in Go's format: `1h30m`, `2.5s`, `-5m`.
 
 use jiff::SignedDuration;
 
@@ -15,7 +15,7 @@ const UNITS: [(&str, i128); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads a span, or says what is wrong with it as Go does.
+/// Parses a duration. `Err` has Go's message.
 pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
     let quoted = quote::span(text);
     let invalid = || format!("time: invalid duration {quoted}");
@@ -52,15 +52,15 @@ pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
     Ok(SignedDuration::from_nanos(within))
 }
 
-/// The digits that `text` begins with, and the rest.
+/// The leading digits of `text`, and the rest.
 fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// `whole.fraction` of a unit that has `size` nanoseconds, cut off below a nanosecond.
+/// `whole.fraction` units of `size` nanoseconds, truncated to nanoseconds.
 fn unit_nanos(whole: &str, fraction: &str, size: i128) -> Option<i128> {
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Digits beyond the eighteenth are worth less than a nanosecond in any unit.
+    // Digits after the eighteenth are less than a nanosecond in any unit.
     let digits = &fraction[..fraction.len().min(18)];
     let part: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
     let scale = 10_i128.pow(u32::try_from(digits.len()).ok()?);

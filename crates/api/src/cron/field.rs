@@ -2,7 +2,7 @@
 
 use super::quote;
 
-/// What numbers a field may have, and by what names.
+/// The range of a field's numbers, and their names.
 pub(super) struct FieldBounds {
     min: u32,
     max: u32,
@@ -26,13 +26,13 @@ pub(super) const DAYS_OF_WEEK: FieldBounds =
 pub(super) struct CronField {
     /// One bit per number.
     bits: u64,
-    /// Whether the user left the field open by `*` or `?`, which matters where two fields speak of days.
+    /// Whether the field has `*` or `?`. It matters for the two fields of days.
     is_wildcard: bool,
 }
 
 impl CronField {
-    /// Reads `*`, `5`, `mon-fri`, `*/15`, `5/15`, `1-9/2`, or a list of these. Empty entries of a list are overlooked, so
-    /// a lone comma names nothing.
+    /// Parses `*`, `5`, `mon-fri`, `*/15`, `5/15`, `1-9/2`, or a list of these. Empty entries of a list are ignored, so
+    /// a single comma is an empty set.
     pub(super) fn parse(text: &str, bounds: &FieldBounds) -> Result<CronField, String> {
         let mut field = CronField { bits: 0, is_wildcard: false };
         for entry in text.split(',').filter(|entry| !entry.is_empty()) {
@@ -42,12 +42,12 @@ impl CronField {
         Ok(field)
     }
 
-    /// Whether `number` is one of them.
+    /// Whether `number` is in the set.
     pub(super) fn has(self, number: i8) -> bool {
         u32::try_from(number).is_ok_and(|number| self.bits & (1 << number) != 0)
     }
 
-    /// Whether the user left the field open.
+    /// Whether the field is a wildcard.
     pub(super) fn is_wildcard(self) -> bool {
         self.is_wildcard
     }
@@ -101,7 +101,7 @@ fn number_or_name(text: &str, bounds: &FieldBounds) -> Result<u32, String> {
 fn number(text: &str) -> Result<u32, String> {
     let why = match text.parse::<i64>() {
         Ok(number) if number < 0 => return Err(format!("negative number ({number}) not allowed: {text}")),
-        // No bound is near what 32 bits hold, so a larger number is as far out as the largest.
+        // All bounds are far below the 32-bit maximum, so larger numbers are equally out of range.
         Ok(number) => return Ok(u32::try_from(number).unwrap_or(u32::MAX)),
         Err(error) => match error.kind() {
             std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",

@@ -1,8 +1,8 @@
-//! Text in quotation marks as Go writes it, for refusals that repeat what was given.
+//! Quoted text in Go's format, for errors that repeat their input.
 
 use std::fmt::Write as _;
 
-/// As numbers that cannot be read are told: what can be printed stays as it is.
+/// The format of errors about numbers: printable characters are not escaped.
 pub(super) fn text(given: &str) -> String {
     quoted(given, |c, out| match c {
         '\u{7}' => out.push_str("\\a"),
@@ -13,13 +13,13 @@ pub(super) fn text(given: &str) -> String {
         '\u{c}' => out.push_str("\\f"),
         '\r' => out.push_str("\\r"),
         c if c.is_ascii_control() => bytes(c, out),
-        // What Rust would escape in a text for people cannot be printed.
+        // Characters that Rust escapes in debug output are not printable.
         c if c != '\'' && c.escape_debug().len() > 1 => escaped(u32::from(c), out),
         c => out.push(c),
     })
 }
 
-/// As spans that cannot be read are told: everything beyond ASCII is bytes.
+/// The format of errors about durations: all characters beyond ASCII are escaped as bytes.
 pub(super) fn span(given: &str) -> String {
     quoted(given, |c, out| if c < ' ' || !c.is_ascii() { bytes(c, out) } else { out.push(c) })
 }
@@ -38,13 +38,13 @@ fn quoted(given: &str, mut write: impl FnMut(char, &mut String)) -> String {
 
 fn bytes(c: char, out: &mut String) {
     for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-        write!(out, "\\x{byte:02x}").expect("a String takes everything");
+        write!(out, "\\x{byte:02x}").expect("writing to a String does not fail");
     }
 }
 
 fn escaped(code: u32, out: &mut String) {
     let written = if code < 0x1_0000 { write!(out, "\\u{code:04x}") } else { write!(out, "\\U{code:08x}") };
-    written.expect("a String takes everything");
+    written.expect("writing to a String does not fail");
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use super::{span, text};
 
     #[test]
-    fn what_cannot_be_printed_is_told_as_go_tells_it() {
+    fn unprintable_characters_are_escaped_as_in_go() {
         assert_eq!(text("a\"\\é'\0\t\n\u{a0}\u{7f}"), r#""a\"\\é'\x00\t\n\u00a0\x7f""#);
         assert_eq!(span(" 3µs\t\"\u{7f}"), "\" 3\\xc2\\xb5s\\x09\\\"\u{7f}\"");
     }

@@ -1,5 +1,5 @@
-//! What the dialect takes, what it says no to, and when the next time is. The two tables were printed by the library
-//! behind Kubernetes' CronJobs (robfig/cron v3.0.1) for drawn schedules, zones and times.
+//! Accepted and refused schedules, and next times. The two tables were printed by the library behind Kubernetes'
+//! CronJobs (robfig/cron v3.0.1) for random schedules, zones and times.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -22,7 +22,7 @@ fn assert_next_times(schedule: &str, zone: &str, after: &str, wants: &[&str]) {
 }
 
 #[test]
-fn the_next_time_is_the_one_that_the_known_library_names() {
+fn next_times_equal_those_of_robfig_cron() {
     let mut count = 0;
     for line in include_str!("known_next.tsv").lines() {
         let columns: Vec<&str> = line.split('\t').collect();
@@ -36,7 +36,7 @@ fn the_next_time_is_the_one_that_the_known_library_names() {
 }
 
 #[test]
-fn a_text_that_is_no_schedule_is_refused_in_the_known_librarys_words() {
+fn invalid_schedules_have_the_messages_of_robfig_cron() {
     for line in include_str!("known_refusals.tsv").lines() {
         let (schedule, want) = line.split_once('\t').expect(line);
         assert_eq!(Schedule::parse(schedule).expect_err(line).to_string(), want, "{schedule}");
@@ -44,7 +44,7 @@ fn a_text_that_is_no_schedule_is_refused_in_the_known_librarys_words() {
 }
 
 #[test]
-fn macros_are_short_for_fields() {
+fn macros_equal_their_fields() {
     for (name, fields) in [
         ("@yearly", "0 0 1 1 *"),
         ("@annually", "0 0 1 JAN *"),
@@ -63,7 +63,7 @@ fn macros_are_short_for_fields() {
 }
 
 #[test]
-fn every_counts_whole_seconds_from_the_time_given() {
+fn every_adds_whole_seconds_to_the_given_time() {
     assert_next_times(
         "@every 1h30m",
         "UTC",
@@ -75,29 +75,29 @@ fn every_counts_whole_seconds_from_the_time_given() {
 }
 
 #[test]
-fn a_skipped_hour_does_not_occur_and_a_repeated_one_occurs_twice() {
+fn skipped_hour_does_not_match_and_repeated_hour_matches_twice() {
     let zone = "America/New_York";
     assert_next_times("30 2 * * *", zone, "2026-03-07T08:00:00Z", &["2026-03-09T06:30:00Z"]);
     assert_next_times("30 1 * * *", zone, "2026-10-31T12:00:00Z", &["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z"]);
 }
 
-// Upstream: the known library never returns from such a question, because it looks for a midnight that is not there.
+// Upstream: robfig/cron loops for ever here, because it looks for a midnight that does not exist.
 #[test]
-fn a_day_without_midnight_is_passed_over() {
+fn day_without_midnight_is_handled() {
     let zone = "Asia/Beirut";
     assert_next_times("0 0 * * *", zone, "2026-03-28T12:00:00Z", &["2026-03-29T21:00:00Z"]);
     assert_next_times("30 12 29 3 *", zone, "2026-03-28T12:00:00Z", &["2026-03-29T09:30:00Z"]);
 }
 
-// Upstream: where clocks are turned by half an hour, the known library misses the first half of the hours that follow.
+// Upstream: where clocks change by half an hour, robfig/cron misses the first half of the following hours.
 #[test]
-fn clocks_turned_by_half_an_hour_lose_nothing() {
+fn half_hour_clock_changes_miss_no_match() {
     assert_next_times("* 17 * * *", "Australia/Lord_Howe", "2026-04-04T15:12:55Z", &["2026-04-05T06:30:00Z"]);
 }
 
-// Upstream: the known library rounds to minutes of UTC, and misses a minute or an hour now and then.
+// Upstream: robfig/cron rounds to minutes of UTC, and sometimes misses a minute or an hour.
 #[test]
-fn where_clocks_differ_by_seconds_a_minute_begins_as_the_wall_shows_it() {
+fn minutes_are_those_of_the_wall_clock_for_offsets_with_seconds() {
     assert_next_times(
         "@hourly",
         "America/Nuuk",
@@ -113,7 +113,7 @@ fn where_clocks_differ_by_seconds_a_minute_begins_as_the_wall_shows_it() {
 }
 
 #[test]
-fn a_zone_in_the_schedule_is_a_registered_one_or_that_of_who_asks() {
+fn zone_in_the_schedule_is_in_the_database_or_local() {
     assert_next_times("TZ=Local 0 9 * * *", "Asia/Tokyo", "2026-01-01T12:00:00Z", &["2026-01-02T00:00:00Z"]);
     for (name, why) in [("Mars/Base", "unknown time zone Mars/Base"), ("../x", "time: invalid location name")] {
         let refused = Schedule::parse(&format!("TZ={name} * * * * *")).expect_err(name).to_string();
@@ -122,7 +122,7 @@ fn a_zone_in_the_schedule_is_a_registered_one_or_that_of_who_asks() {
 }
 
 #[test]
-fn a_zone_in_the_schedule_wins() {
+fn zone_in_the_schedule_wins() {
     assert_next_times(
         "CRON_TZ=Asia/Tokyo 0 9 * * *",
         "America/New_York",
@@ -133,7 +133,7 @@ fn a_zone_in_the_schedule_wins() {
 }
 
 #[test]
-fn days_of_month_and_week_both_restrict_only_when_one_is_open() {
+fn days_of_month_and_week_are_both_required_only_if_one_is_a_wildcard() {
     // The 13th or a Friday.
     assert_next_times("0 0 13 * 5", "UTC", "2026-01-01T00:00:00Z", &["2026-01-02T00:00:00Z", "2026-01-09T00:00:00Z"]);
     assert_next_times("0 0 13 * *", "UTC", "2026-01-01T00:00:00Z", &["2026-01-13T00:00:00Z"]);
@@ -142,14 +142,14 @@ fn days_of_month_and_week_both_restrict_only_when_one_is_open() {
 }
 
 #[test]
-fn zones_are_written_as_they_are_registered() {
+fn zone_names_are_case_sensitive() {
     assert!(time_zone("Europe/Berlin").is_some() && time_zone("UTC").is_some() && time_zone("Etc/UTC").is_some());
     assert!(time_zone("europe/berlin").is_none() && time_zone("Mars/Olympus").is_none());
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_the_parser_panic(text in "[-*/?,@ 0-9a-zA-Z=:.]{0,40}") {
+    fn parser_does_not_panic(text in "[-*/?,@ 0-9a-zA-Z=:.]{0,40}") {
         if let Ok(schedule) = Schedule::parse(&text) {
             let after = time("2026-01-01T00:00:00Z");
             if let Some(next) = schedule.next_after(after, &TimeZone::UTC) {
@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn the_last_time_is_the_one_that_counting_on_comes_to() {
+fn last_time_equals_repeated_next_times() {
     for (schedule, zone, after, until) in [
         ("* * * * *", "UTC", "2026-01-01T00:00:00Z", "2026-01-02T03:04:05Z"),
         ("30 2 * * *", "Europe/Berlin", "2026-03-20T00:00:00Z", "2026-03-29T12:00:00Z"),

@@ -1,4 +1,4 @@
-//! What JobSets ask for, in both ways of asking.
+//! Scheduling of JobSets, in both forms.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ fn rack() -> Value {
 // Shows: S004-49
 // Shows: S004-50
 #[test]
-fn both_ways_of_asking_give_the_same_objects() {
+fn both_forms_give_the_same_objects() {
     let basic = json!({"schedulingPolicy": {"basic": {}}});
     let nested = job_set(basic.clone(), vec![job("driver", 1, Value::Null), job("workers", 16, rack())]);
     let mut entry = rack();
@@ -85,14 +85,14 @@ fn both_ways_of_asking_give_the_same_objects() {
 
 // Shows: S004-26
 #[test]
-fn every_level_has_a_default_and_a_way_back_to_basic() {
+fn every_level_has_a_default_and_can_opt_out() {
     let gang = json!({"schedulingPolicy": {"gang": {}}});
     let basic = json!({"schedulingPolicy": {"basic": {}}});
-    // What is said of the whole and of the workers; their policies.
+    // The blocks of the JobSet and of the workers, and the expected policies.
     for (case, whole, workers, want_whole, want_workers) in [
         ("nothing", Value::Null, Value::Null, json!({"basic": {}}), json!({"basic": {}})),
         ("an empty block", json!({}), json!({}), json!({"gang": {"minGroupCount": 2}}), json!({"basic": {}})),
-        ("a way back", basic.clone(), basic, json!({"basic": {}}), json!({"basic": {}})),
+        ("opt-out", basic.clone(), basic, json!({"basic": {}}), json!({"basic": {}})),
         (
             "gangs without counts",
             gang.clone(),
@@ -116,24 +116,24 @@ fn every_level_has_a_default_and_a_way_back_to_basic() {
 
 // Shows: S004-20
 #[test]
-fn the_same_pods_are_asked_for_in_one_place_only() {
+fn both_forms_for_the_same_pods_are_refused() {
     let mut entry = rack();
     entry["targetReplicatedJob"] = json!("workers");
     let both = job_set(json!({"replicatedJobPolicies": [entry]}), vec![job("workers", 1, rack())]);
     assert_eq!(
         errors(&both),
         [
-            "spec.replicatedJobs[0].template.spec.scheduling: Forbidden: spec.scheduling.replicatedJobPolicies[0] asks for \
-          the same pods: say it in one of the two places"
+            "spec.replicatedJobs[0].template.spec.scheduling: Forbidden: spec.scheduling.replicatedJobPolicies[0] is about the \
+          same pods: use only one of the two"
         ]
     );
     let entry = |name: &str| json!({"targetReplicatedJob": name});
-    let twice = json!({"replicatedJobPolicies": [entry("workers"), entry("workers"), entry("nobody")]});
+    let twice = json!({"replicatedJobPolicies": [entry("workers"), entry("workers"), entry("missing")]});
     assert_eq!(
         errors(&job_set(twice, vec![job("workers", 1, Value::Null)])),
         [
             "spec.scheduling.replicatedJobPolicies[1].targetReplicatedJob: Duplicate value: \"workers\"",
-            "spec.scheduling.replicatedJobPolicies[2].targetReplicatedJob: Not found: \"nobody\"",
+            "spec.scheduling.replicatedJobPolicies[2].targetReplicatedJob: Not found: \"missing\"",
         ]
     );
     assert_eq!(
@@ -143,7 +143,7 @@ fn the_same_pods_are_asked_for_in_one_place_only() {
 }
 
 #[test]
-fn errors_point_at_the_place_where_the_user_wrote() {
+fn errors_name_the_field_that_the_user_set() {
     let bad = json!({"schedulingPolicy": {"gang": {"minCount": 0}}, "disruptionMode": {"single": {}}});
     let whole = json!({"schedulingPolicy": {"gang": {"minGroupCount": 0}}, "disruptionMode": {"all": {}}});
     let nested = job_set(whole.clone(), vec![job("driver", 1, Value::Null), job("workers", 1, bad.clone())]);
@@ -172,16 +172,14 @@ fn errors_point_at_the_place_where_the_user_wrote() {
     let nine: Vec<Value> = (0..9).map(|i| job(&format!("w{i}"), 1, Value::Null)).collect();
     assert_eq!(
         errors(&job_set(Value::Null, nine)),
-        [
-            "spec.replicatedJobs: Too many: 9: a workload has at most 8 groups in one list: put Jobs that are alike into one \
-          replicatedJob with replicas"
-        ]
+        ["spec.replicatedJobs: Too many: 9: a workload has at most 8 groups in one list: use one replicatedJob with \
+          replicas for identical Jobs"]
     );
 }
 
-// All of these were accepted: the first two ask for what can never be, the types dropped the others.
+// All of these were accepted: the first two can never be satisfied, the types dropped the others.
 #[test]
-fn gangs_of_more_than_there_is_are_refused() {
+fn gangs_of_more_members_than_exist_are_refused() {
     let gang = |field: &str, count: i32| json!({"schedulingPolicy": {"gang": {field: count}}});
     let mut entry = gang("minCount", 7);
     entry["targetReplicatedJob"] = json!("workers");
@@ -204,7 +202,7 @@ fn gangs_of_more_than_there_is_are_refused() {
 }
 
 #[test]
-fn fields_that_no_block_and_no_job_of_a_job_set_has_are_found() {
+fn unknown_fields_of_blocks_and_jobs_are_found() {
     let unknown = |spec: Value| {
         let errors = super::unknown_fields(&json!({"spec": spec}));
         errors.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -217,7 +215,7 @@ fn fields_that_no_block_and_no_job_of_a_job_set_has_are_found() {
         unknown(json!({"scheduling": whole, "network": {"own": true}, "replicatedJobs": [component]})),
         [
             "spec.scheduling.schedulingPolicy.elastic: Forbidden: unknown field",
-            "spec.scheduling.schedulingPolicy.gang.minCount: Forbidden: unknown field: a JobSet as a whole counts its \
+            "spec.scheduling.schedulingPolicy.gang.minCount: Forbidden: unknown field: the gang of a JobSet counts \
              replicatedJobs, in minGroupCount",
             "spec.scheduling.replicatedJobPolicies[0].schedulingPolicy.gang.minGroupCount: Forbidden: unknown field",
             "spec.replicatedJobs[0].template.spec.paralelism: Forbidden: unknown field",
@@ -232,7 +230,7 @@ fn fields_that_no_block_and_no_job_of_a_job_set_has_are_found() {
 
 // Shows: S004-05
 #[test]
-fn a_job_set_becomes_a_composite_and_a_group_for_each_component() {
+fn job_set_becomes_a_composite_and_a_group_for_each_component() {
     let gang = json!({"schedulingPolicy": {"gang": {}}});
     let groups = job_set(json!({}), vec![job("driver", 1, Value::Null), job("workers", 3, gang)]);
     let groups = groups.builder(owner()).build_groups().expect("groups");

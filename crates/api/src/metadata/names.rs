@@ -1,4 +1,4 @@
-//! What a name may look like. Each rule returns what is wrong, in the API's words; nothing returned means a good name.
+//! Rules for names. Each returns the violated rules with the API's messages, none if the name is valid.
 
 use workloadbuilder::format;
 
@@ -8,17 +8,17 @@ pub type NameRule = fn(&str) -> Vec<String>;
 const MAX_LABEL_LENGTH: usize = 63;
 const MAX_SUBDOMAIN_LENGTH: usize = 253;
 
-/// A name of one part: lower case letters, digits and `-`, at most 63 (RFC 1123).
+/// A DNS label: lower case letters, digits and `-`, at most 63 characters (RFC 1123).
 pub fn dns_label(name: &str) -> Vec<String> {
     bytes_to_characters(format::label(name))
 }
 
-/// Labels with dots between them, at most 253 (RFC 1123). Most kinds are named so.
+/// A DNS subdomain: labels separated by dots, at most 253 characters (RFC 1123). The rule of most kinds.
 pub fn dns_subdomain(name: &str) -> Vec<String> {
     bytes_to_characters(format::subdomain(name))
 }
 
-/// A subdomain whose labels may begin with `_` and have it inside, as names of services have.
+/// A subdomain whose labels may start with and contain `_`, as names of services do.
 pub fn dns_subdomain_with_underscores(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > MAX_SUBDOMAIN_LENGTH {
@@ -41,7 +41,7 @@ pub fn dns_subdomain_with_underscores(name: &str) -> Vec<String> {
     problems
 }
 
-/// A name that fits into a path, whatever else it is.
+/// A name that can be part of a path.
 pub fn path_segment(name: &str) -> Vec<String> {
     if matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];
@@ -93,7 +93,7 @@ pub fn port_name(name: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with a prefix that a random suffix will follow: the rule for the whole name, forgiving a last dash.
+/// Validates a prefix that a random suffix follows: the rule for the whole name, except that it may end with a dash.
 pub fn prefix(generate_name: &str, rule: NameRule) -> Vec<String> {
     match generate_name.strip_suffix('-') {
         Some(start) if !start.is_empty() => rule(&format!("{start}a")),
@@ -101,7 +101,7 @@ pub fn prefix(generate_name: &str, rule: NameRule) -> Vec<String> {
     }
 }
 
-/// The API counts the length of these names in characters where it counts that of other texts in bytes.
+/// The API counts the length of these names in characters, and that of other strings in bytes.
 fn bytes_to_characters(problems: Vec<String>) -> Vec<String> {
     let problems = problems.into_iter();
     problems
@@ -133,7 +133,7 @@ mod tests {
     const KEY: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
     #[test]
-    fn good_names_have_no_problem() {
+    fn valid_names_have_no_problem() {
         let long_label = "a".repeat(63);
         let good: [(NameRule, &[&str]); 6] = [
             (dns_label, &["a", "0", "a-b", &long_label]),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_are_told_what_is_wrong_in_the_words_of_the_api() {
+    fn invalid_names_have_the_messages_of_the_api() {
         let long = "a".repeat(254);
         let long_label = &long[..64];
         let bad: [(NameRule, &str, &[&str]); 19] = [
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_may_end_with_a_dash() {
+    fn prefix_may_end_with_a_dash() {
         assert!(prefix("job-", dns_subdomain).is_empty());
         assert_eq!(prefix("-", dns_subdomain), [SUBDOMAIN]);
         assert_eq!(prefix("Job-", dns_subdomain), [SUBDOMAIN]);

@@ -8,22 +8,22 @@ use super::wire::{WireReader, WireType};
 use crate::Timestamp;
 use crate::clock::{rfc3339, rfc3339_micros};
 
-/// So deep may messages stand in messages. A list of messages is two levels of JSON, of which its reader takes 127.
+/// The maximum depth of messages. A list of messages is two levels of JSON, and the JSON parser allows 127.
 const MAX_DEPTH: usize = 60;
 
-/// Reads a message into a document, of which about `bytes_max` of JSON may be made.
+/// Decodes a message to a document of at most about `max_bytes` of JSON.
 pub fn decode_message(
     of: u16,
     bytes: &[u8],
-    bytes_max: usize,
+    max_bytes: usize,
     into: &mut Map<String, Value>,
 ) -> Result<(), DecodeError> {
-    Decoder { table: table(), bytes_left: bytes_max }.message(of, bytes, into, 0)
+    Decoder { table: table(), bytes_left: max_bytes }.message(of, bytes, into, 0)
 }
 
 struct Decoder {
     table: &'static DescriptorTable,
-    /// Two bytes can make an object of a list: memory is bounded by what is made, not by what is read.
+    /// Two bytes can become an object in a list, so the limit is on what is created, not on what is read.
     bytes_left: usize,
 }
 
@@ -64,20 +64,20 @@ impl Decoder {
             Cardinality::List => {
                 self.charge_name(field, into)?;
                 let list = into.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
-                let list = list.as_array_mut().expect("only this field has this name");
+                let list = list.as_array_mut().expect("field names are unique");
                 self.items(field, wire, reader, list, depth)
             }
             Cardinality::Map => {
                 self.charge_name(field, into)?;
                 let (key, value) = self.decode_map_entry(field, reader.bytes(wire, field.name)?, depth)?;
                 let map = into.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
-                map.as_object_mut().expect("only this field has this name").insert(key, value);
+                map.as_object_mut().expect("field names are unique").insert(key, value);
                 Ok(())
             }
         }
     }
 
-    /// The last value counts; messages are merged.
+    /// The last value wins. Messages are merged.
     fn decode_singular(
         &mut self,
         field: &'static FieldDescriptor,
@@ -102,7 +102,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// One item, or the numbers of a list in one piece.
+    /// One item, or a packed list of numbers.
     fn items(
         &mut self,
         field: &'static FieldDescriptor,
@@ -125,7 +125,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// An entry of a map is a message with the key as 1 and the value as 2; either may be left out.
+    /// An entry of a map is a message with the key as field 1 and the value as field 2. Either can be missing.
     fn decode_map_entry(
         &mut self,
         field: &'static FieldDescriptor,
@@ -144,7 +144,7 @@ impl Decoder {
         self.charge_bytes(key.len() + 4)?;
         let value = match value {
             Some(value) => value,
-            // Texts and amounts are all that maps hold; left out, they are empty.
+            // The values of maps are strings and quantities. A missing one is empty.
             None => self.value(field, WireType::Bytes, &mut WireReader::new(&[0]), depth)?,
         };
         Ok((key.to_owned(), value))
@@ -162,7 +162,7 @@ impl Decoder {
         Ok(match field.field_type {
             FieldType::Text => self.text(reader.text(wire, name)?)?,
             FieldType::Boolean => Value::Bool(reader.varint(wire, name)? != 0),
-            // As upstream: what 32 bits hold of it.
+            // As upstream: truncated to 32 bits.
             FieldType::Int32 => Value::from(reader.varint(wire, name)? as i32),
             FieldType::Int64 => Value::from(reader.varint(wire, name)? as i64),
             FieldType::Quantity => {
@@ -195,7 +195,7 @@ impl Decoder {
         Ok(text.into())
     }
 
-    /// Which of the two it is, the number, the text.
+    /// The type, the number, the string.
     fn int_or_string(&mut self, bytes: &[u8], name: &'static str) -> Result<Value, DecodeError> {
         let mut reader = WireReader::new(bytes);
         let (mut which, mut number, mut text) = (0, 0, "");
@@ -214,19 +214,19 @@ impl Decoder {
         }
     }
 
-    /// Counts a name that is not there yet, with its quotes and colon and the least that a value takes.
+    /// Counts a new name, with quotes, colon and the minimum size of a value.
     fn charge_name(&mut self, field: &FieldDescriptor, into: &Map<String, Value>) -> Result<(), DecodeError> {
         if into.contains_key(field.name) { Ok(()) } else { self.charge_bytes(field.name.len() + 4) }
     }
 
-    /// Counts what is certain to stand in the document; what it takes in the end is for those who write it out.
+    /// Counts bytes that are certainly in the document. The final size is checked when it is encoded.
     fn charge_bytes(&mut self, bytes: usize) -> Result<(), DecodeError> {
         self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(DecodeError::TooLarge)?;
         Ok(())
     }
 }
 
-/// The only field of a message around a single value; empty when it is left out.
+/// The only field of a message around a single value; empty if it is missing.
 fn decode_wrapper<'a, T: Default>(
     bytes: &'a [u8],
     read: impl Fn(&mut WireReader<'a>, WireType) -> Result<T, DecodeError>,
@@ -242,7 +242,7 @@ fn decode_wrapper<'a, T: Default>(
     Ok(value)
 }
 
-/// Seconds and nanoseconds. An empty message is the time that was never set, not the beginning of 1970.
+/// Seconds and nanoseconds. An empty message is an unset time, not the beginning of 1970.
 fn time(bytes: &[u8], name: &'static str, text: fn(Timestamp) -> String) -> Result<Value, DecodeError> {
     if bytes.is_empty() {
         return Ok(Value::Null);
@@ -260,7 +260,7 @@ fn time(bytes: &[u8], name: &'static str, text: fn(Timestamp) -> String) -> Resu
     time.map(|time| text(time).into()).ok_or(DecodeError::Value(name))
 }
 
-/// RFC 3339 knows no year before this.
+/// The earliest year of RFC 3339.
 const YEAR_ZERO: i64 = -62_167_219_200;
 
 fn is_zero(value: &Value) -> bool {

@@ -1,6 +1,6 @@
-//! The file as tables: messages with their fields in order of number.
+//! The protobuf file as tables: messages with their fields in order of number.
 //!
-//! The structure is that of Kubernetes (see `NOTICE`); `cargo xtask protobuf table` makes the file anew.
+//! The messages are those of Kubernetes (see `NOTICE`). `cargo xtask protobuf table` generates the file.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 const PROTOBUF_JSON: &str = include_str!("../schema/protobuf-1.37.1.json");
 
-/// All that is known of all kinds. Made once.
+/// The messages of all kinds. Built once.
 pub struct DescriptorTable {
     kinds: BTreeMap<&'static str, &'static str>,
     names: BTreeMap<&'static str, u16>,
@@ -23,49 +23,49 @@ pub struct MessageDescriptor(Box<[FieldDescriptor]>);
 pub struct FieldDescriptor {
     /// The number on the wire.
     pub number: i32,
-    /// The name in JSON. Empty: JSON has the fields of this message in its place.
+    /// The name in JSON. Empty if JSON has the fields of this message inline.
     pub name: &'static str,
-    /// How many values there are.
+    /// The cardinality.
     pub cardinality: Cardinality,
-    /// What one value is.
+    /// The type of one value.
     pub field_type: FieldType,
-    /// Whether JSON leaves the field out when it has the zero value.
+    /// Whether JSON omits the field if it has the zero value.
     pub omits_zero: bool,
 }
 
 /// How many values a field has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cardinality {
-    /// One: the last, or all of them merged.
+    /// One: the last value, or all merged.
     One,
     /// Any number.
     List,
-    /// Any number, each by its text.
+    /// Any number, by string key.
     Map,
 }
 
-/// What one value of a field is.
+/// The type of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldType {
-    /// A text.
+    /// A string.
     Text,
     /// `true` or `false`.
     Boolean,
-    /// A number of 32 bits.
+    /// A 32-bit integer.
     Int32,
-    /// A number of 64 bits.
+    /// A 64-bit integer.
     Int64,
-    /// An amount, which is a text.
+    /// A quantity, encoded as a string.
     Quantity,
-    /// Seconds.
+    /// A time in seconds.
     Time,
-    /// Seconds and a fraction.
+    /// A time with microseconds.
     MicroTime,
-    /// A number or a text.
+    /// A number or a string.
     IntOrString,
-    /// JSON as it is.
+    /// Raw JSON.
     Json,
-    /// A message of this number.
+    /// The message with this number.
     Message(u16),
 }
 
@@ -76,7 +76,7 @@ impl DescriptorTable {
         self.names.get(name).copied()
     }
 
-    /// The field of this number, if the message has one.
+    /// The field with this number, if the message has one.
     pub fn field(&self, message: u16, number: i32) -> Option<&FieldDescriptor> {
         let MessageDescriptor(fields) = &self.messages[usize::from(message)];
         let at = fields.binary_search_by_key(&number, |field| field.number).ok()?;
@@ -84,12 +84,11 @@ impl DescriptorTable {
     }
 }
 
-/// The table of the built-in file.
+/// The table of the embedded file.
 pub fn table() -> &'static DescriptorTable {
     static TABLE: OnceLock<DescriptorTable> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let file: DescriptorFile =
-            serde_json::from_str(PROTOBUF_JSON).expect("the protobuf file is the one that xtask wrote");
+        let file: DescriptorFile = serde_json::from_str(PROTOBUF_JSON).expect("the protobuf file was written by xtask");
         let names: BTreeMap<&str, u16> = file.messages.keys().copied().zip(0..).collect();
         let messages = file.messages.values().map(|fields| message(fields, &names)).collect();
         DescriptorTable { kinds: file.kinds, names, messages }
@@ -109,7 +108,7 @@ fn message(fields: &[&'static str], names: &BTreeMap<&str, u16>) -> MessageDescr
     MessageDescriptor(fields)
 }
 
-/// `NUMBER NAME TYPE`, as the file writes it.
+/// `NUMBER NAME TYPE`, the format of the file.
 fn field(text: &'static str, names: &BTreeMap<&str, u16>) -> FieldDescriptor {
     let mut words = text.split(' ');
     let mut word = || words.next().expect("a field has three words");
@@ -136,7 +135,7 @@ fn field(text: &'static str, names: &BTreeMap<&str, u16>) -> FieldDescriptor {
         "int-or-string" => FieldType::IntOrString,
         "json" => FieldType::Json,
         other => {
-            let name = other.strip_prefix('#').expect("the file uses the words above, or names a message");
+            let name = other.strip_prefix('#').expect("the type is one of the above, or a message");
             FieldType::Message(*names.get(name).expect("the protobuf file names only messages that it has"))
         }
     };
@@ -153,9 +152,9 @@ mod tests {
     use super::*;
     use crate::schema::{self, ValueType};
 
-    /// The two files come from two descriptions of the same kinds, OpenAPI and the types in Go.
+    /// The two files have different sources for the same kinds: OpenAPI and the Go types.
     #[test]
-    fn every_kind_has_the_fields_of_the_schema_under_the_same_names_and_types() {
+    fn every_kind_has_the_fields_of_the_schema_with_the_same_names_and_types() {
         let (table, schema) = (table(), schema::table());
         let mut seen = BTreeSet::new();
         for kind in table.kinds.keys() {
@@ -175,7 +174,7 @@ mod tests {
 
     fn assert_same_fields(place: &str, of: FieldType, shape: ValueType, seen: &mut BTreeSet<u32>) {
         let (FieldType::Message(message), ValueType::Object(object)) = (of, shape) else {
-            let alike = match of {
+            let same_type = match of {
                 FieldType::Text => shape == ValueType::Text,
                 FieldType::Boolean => shape == ValueType::Boolean,
                 FieldType::Int32 => shape == ValueType::Int32,
@@ -186,7 +185,7 @@ mod tests {
                 FieldType::Json => shape == ValueType::Any,
                 FieldType::Message(_) => false,
             };
-            assert!(alike, "{place}: {of:?}, {shape:?}");
+            assert!(same_type, "{place}: {of:?}, {shape:?}");
             return;
         };
         if !seen.insert(object) {
@@ -206,12 +205,12 @@ mod tests {
             };
             assert_same_fields(&place, field.field_type, shape, seen);
         }
-        // The envelope says the first two; the third is a draft's, of which no client has a message.
+        // The first two are in the envelope. The third is a draft's, and no client has a message for it.
         names.retain(|name| !matches!(*name, "apiVersion" | "kind" | "workloadRef"));
         assert_eq!(names, BTreeSet::new(), "{place} has fields in JSON alone");
     }
 
-    /// The fields of a message and of those that JSON has in their place.
+    /// The fields of a message, including those that JSON has inline.
     fn json_fields(message: u16) -> Vec<&'static FieldDescriptor> {
         let MessageDescriptor(fields) = &table().messages[usize::from(message)];
         let inner = |field: &'static FieldDescriptor| match (field.name, field.field_type) {

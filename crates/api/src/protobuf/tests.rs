@@ -1,4 +1,4 @@
-//! Bodies as clients send them, by hand, and as nobody should.
+//! Bodies of clients, handwritten bodies, and corrupt ones.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use super::{DecodeError, Envelope};
 
-/// Room for any document of these tests.
-const ROOM: usize = 3 << 20;
+/// A limit that no document of these tests reaches.
+const MAX_BYTES: usize = 3 << 20;
 
-/// What `kubectl create job by-words --image=registry.example/main:1 -- sleep 1` sends (1.32 and 1.37 alike).
+/// Sent by `kubectl create job by-words --image=registry.example/main:1 -- sleep 1` (1.32 and 1.37).
 const KUBECTL_JOB: &str = "6b3873000a0f0a0862617463682f763112034a6f6212a0010a180a0862792d776f72647312001a0022002a0032\
     0038004200127a32780a100a0012001a0022002a00320038004200126412410a0862792d776f726473121772656769737472792e6578616d70\
     6c652f6d61696e3a311a05736c6565701a01312a0042006a007200800100880100900100a201001a054e65766572320042004a005200580060\
     0068008201008a01009a0100c201001a082000280030003a001a002200";
 
-/// What `kubectl create namespace by-words` sends.
+/// Sent by `kubectl create namespace by-words`.
 const KUBECTL_NAMESPACE: &str = "6b3873000a0f0a02763112094e616d65737061636512200a180a0862792d776f72647312001a0022002a00\
     32003800420012001a020a001a002200";
 
-/// What `kubectl create priorityclass by-words --value=5 --description=x` sends.
+/// Sent by `kubectl create priorityclass by-words --value=5 --description=x`.
 const KUBECTL_CLASS: &str = "6b3873000a250a147363686564756c696e672e6b38732e696f2f7631120d5072696f72697479436c6173731237\
     0a180a0862792d776f72647312001a0022002a00320038004200100518002201782a14507265656d70744c6f7765725072696f726974791a00\
     2200";
@@ -29,7 +29,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// A number on the wire.
+/// A varint.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -40,33 +40,33 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A field that is a number.
+/// A field with a varint.
 fn varint_field(field: u64, value: i64) -> Vec<u8> {
     [varint(field << 3), varint(value as u64)].concat()
 }
 
-/// A field that is a text or a message.
+/// A field with a string or a message.
 fn bytes_field(field: u64, value: impl AsRef<[u8]>) -> Vec<u8> {
     let value = value.as_ref();
     [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
 }
 
-/// A body around an object that does not say what it is.
+/// A body whose envelope has no type.
 fn body(raw: impl AsRef<[u8]>) -> Vec<u8> {
     [b"k8s\0".to_vec(), bytes_field(2, raw)].concat()
 }
 
 fn read(kind: &str, body: &[u8]) -> Result<Value, DecodeError> {
-    read_within(ROOM, kind, body)
+    read_within(MAX_BYTES, kind, body)
 }
 
-fn read_within(bytes_max: usize, kind: &str, body: &[u8]) -> Result<Value, DecodeError> {
+fn read_within(max_bytes: usize, kind: &str, body: &[u8]) -> Result<Value, DecodeError> {
     let [group, version, kind] = kind.split('/').collect::<Vec<_>>().try_into().unwrap();
-    Envelope::read(body)?.document(group, version, kind, bytes_max)
+    Envelope::read(body)?.document(group, version, kind, max_bytes)
 }
 
 #[test]
-fn what_kubectl_makes_is_what_it_shows_as_json() {
+fn bodies_of_kubectl_decode_to_its_json() {
     for (kind, hex, want) in [
         (
             "batch/v1/Job",
@@ -102,18 +102,18 @@ fn job_spec(fields: &[Vec<u8>]) -> Value {
 }
 
 #[test]
-fn a_zero_that_was_said_is_kept_and_one_that_go_always_sends_is_not() {
-    // Pointers in Go: whoever sends them means them.
+fn explicit_zeros_are_kept_and_implicit_ones_are_dropped() {
+    // Pointers in Go: they are sent only if they are set.
     assert_eq!(job_spec(&[varint_field(1, 0), varint_field(10, 0)]), json!({"parallelism": 0, "suspend": false}));
-    // No pointers: name, generation and creation time of metadata are sent whatever they are.
+    // No pointers: name, generation and creation time of metadata are always sent.
     let metadata = [bytes_field(1, ""), varint_field(7, 0), bytes_field(8, "")].concat();
     assert_eq!(read("/v1/Pod", &body(bytes_field(1, metadata))), Ok(json!({"metadata": {}})));
-    // No pointer, but JSON says it all the same.
+    // No pointer, but JSON always has it.
     assert_eq!(read("scheduling.k8s.io/v1/PriorityClass", &body(varint_field(2, 0))), Ok(json!({"value": 0})));
 }
 
 #[test]
-fn of_several_values_the_last_counts_and_messages_are_merged() {
+fn last_value_wins_and_messages_are_merged() {
     assert_eq!(job_spec(&[varint_field(1, 2), varint_field(1, 3)]), json!({"parallelism": 3}));
     let metadata = |name| bytes_field(1, bytes_field(1, name));
     let twice = [metadata("a"), bytes_field(1, bytes_field(3, "b")), metadata("c")].concat();
@@ -123,7 +123,7 @@ fn of_several_values_the_last_counts_and_messages_are_merged() {
 }
 
 #[test]
-fn what_is_a_message_on_the_wire_and_a_value_in_json_becomes_that_value() {
+fn wrapper_messages_become_json_values() {
     let pair = |key: &str, value: Vec<u8>| [bytes_field(1, key), value].concat();
     let limits = bytes_field(1, pair("cpu", bytes_field(2, bytes_field(1, "500m"))));
     let port = |port: Vec<u8>| bytes_field(2, port);
@@ -178,7 +178,7 @@ fn what_is_a_message_on_the_wire_and_a_value_in_json_becomes_that_value() {
 }
 
 #[test]
-fn maps_take_entries_without_a_key_or_a_value() {
+fn map_entries_may_lack_key_or_value() {
     let labels = |entry: Vec<u8>| body(bytes_field(1, bytes_field(11, entry)));
     for (entry, want) in [
         (Vec::new(), json!({"": ""})),
@@ -191,7 +191,7 @@ fn maps_take_entries_without_a_key_or_a_value() {
 }
 
 #[test]
-fn unknown_fields_are_passed_over() {
+fn unknown_fields_are_skipped() {
     let unknown = [
         varint_field(1000, 7),
         bytes_field(1001, "x"),
@@ -206,7 +206,7 @@ fn unknown_fields_are_passed_over() {
 }
 
 #[test]
-fn what_is_no_object_is_refused() {
+fn invalid_bodies_are_refused() {
     let pod = |raw: Vec<u8>| body(bytes_field(1, raw));
     let deep = (0..200).fold(Vec::new(), |inner, _| bytes_field(9, inner));
     for (case, body, want) in [
@@ -214,22 +214,22 @@ fn what_is_no_object_is_refused() {
         ("JSON", b"{}".to_vec(), "does not appear to be a protobuf message"),
         ("a length beyond the end", pod(vec![0x0a, 0x7f]), "unexpected EOF"),
         ("a length beyond memory", [&b"k8s\0\x12"[..], &[0xff; 9], &[0x01]].concat(), "unexpected EOF"),
-        ("an endless number", pod([varint(7 << 3), vec![0x80; 10]].concat()), "integer overflow"),
-        ("a number for a text", pod(varint_field(1, 5)), "wrong wireType = 0 for field name"),
-        ("a text for a number", pod(bytes_field(7, "5")), "wrong wireType = 2 for field generation"),
+        ("an unterminated varint", pod([varint(7 << 3), vec![0x80; 10]].concat()), "integer overflow"),
+        ("a number for a string", pod(varint_field(1, 5)), "wrong wireType = 0 for field name"),
+        ("a string for a number", pod(bytes_field(7, "5")), "wrong wireType = 2 for field generation"),
         ("a number for a map", pod(varint_field(11, 5)), "wrong wireType = 0 for field labels"),
         ("field zero", pod(vec![0x02, 0x00]), "illegal tag 0 (wire type 2)"),
         ("an unknown wire type", pod(vec![0x0f]), "illegal tag 1 (wire type 7)"),
-        ("the end of no group", pod(varint(1000 << 3 | 4)), "end group for non-group"),
-        ("no text", pod(bytes_field(1, [0xff])), "field name contains invalid UTF-8"),
-        ("no JSON", pod(bytes_field(17, bytes_field(7, bytes_field(1, "{")))), "field fieldsV1 has no form in JSON"),
+        ("the end of a group that was not started", pod(varint(1000 << 3 | 4)), "end group for non-group"),
+        ("not UTF-8", pod(bytes_field(1, [0xff])), "field name contains invalid UTF-8"),
+        ("not JSON", pod(bytes_field(17, bytes_field(7, bytes_field(1, "{")))), "field fieldsV1 has no form in JSON"),
         (
-            "a time beyond all years",
+            "a time after the last year",
             pod(bytes_field(9, varint_field(1, i64::MAX))),
             "field deletionTimestamp has no form in JSON",
         ),
         (
-            "a time before all years",
+            "a time before the first year",
             pod(bytes_field(9, varint_field(1, -62_167_219_201))),
             "field deletionTimestamp has no form",
         ),
@@ -244,8 +244,8 @@ fn what_is_no_object_is_refused() {
 }
 
 #[test]
-fn what_json_takes_decides_what_is_too_large() {
-    // A container takes two bytes here and `{},` there; the zeros that Go always sends take nothing there.
+fn limit_is_on_the_size_of_the_json() {
+    // A container has two bytes here and `{},` in JSON. The zeros that Go always sends are not in JSON.
     let name = bytes_field(
         1,
         [bytes_field(1, "a"), bytes_field(2, ""), bytes_field(3, "").repeat(1000), varint_field(7, 0).repeat(1000)]
@@ -260,14 +260,14 @@ fn what_json_takes_decides_what_is_too_large() {
 }
 
 #[test]
-fn a_body_cut_anywhere_is_an_object_or_refused() {
+fn truncated_body_is_decoded_or_refused() {
     let whole = bytes(KUBECTL_JOB);
     let complete = (0..whole.len()).filter(|&length| read("batch/v1/Job", &whole[..length]).is_ok()).count();
-    // It may end between the fields of the envelope: after the prefix, the type, the object, and the first of two more.
+    // It can end between the fields of the envelope: after the prefix, the type, the object, and the first of two more.
     assert_eq!(complete, 4);
 }
 
-/// A body of kubectl's with some bytes changed, put in or left out.
+/// A body of kubectl with some bytes changed, inserted or removed.
 fn corrupted_body() -> impl Strategy<Value = Vec<u8>> {
     let whole = bytes(KUBECTL_JOB);
     let edit = (0..whole.len(), 0..3_u8, any::<u8>());
@@ -287,7 +287,7 @@ fn corrupted_body() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_body_makes_it_panic_or_makes_what_json_cannot_read(
+    fn no_body_causes_a_panic_or_unreadable_json(
         spoiled in corrupted_body(),
         raw in prop::collection::vec(any::<u8>(), 0..80),
     ) {
@@ -302,13 +302,13 @@ proptest! {
     }
 
     #[test]
-    fn what_is_made_never_takes_much_more_than_its_room(
+    fn size_of_the_document_is_bounded_by_the_limit(
         raw in prop::collection::vec(any::<u8>(), 0..80),
-        bytes_max in 0..200_usize,
+        max_bytes in 0..200_usize,
     ) {
-        if let Ok(document) = read_within(bytes_max, "/v1/Pod", &body(&raw)) {
-            // An escape takes six bytes, a number up to 20, a time 22.
-            prop_assert!(document.to_string().len() <= 12 * bytes_max + 2);
+        if let Ok(document) = read_within(max_bytes, "/v1/Pod", &body(&raw)) {
+            // An escape has six bytes, a number up to 20, a time 22.
+            prop_assert!(document.to_string().len() <= 12 * max_bytes + 2);
         }
     }
 }

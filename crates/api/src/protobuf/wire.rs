@@ -1,19 +1,19 @@
-//! The wire: tags, numbers, and pieces with a length. A reader never looks beyond its bytes.
+//! The wire format: tags, varints, and length-delimited values. A reader never reads beyond its bytes.
 
 use super::DecodeError;
 
-/// How a value is announced.
+/// A wire type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireType {
-    /// A number, seven bits a byte.
+    /// A varint: seven bits per byte.
     Varint,
     /// Eight bytes.
     Fixed64,
-    /// A length and so many bytes: a text, a message, or many numbers.
+    /// A length and that many bytes: a string, a message, or packed numbers.
     Bytes,
-    /// Everything up to the end of the group.
+    /// The start of a group.
     StartGroup,
-    /// That end.
+    /// The end of a group.
     EndGroup,
     /// Four bytes.
     Fixed32,
@@ -36,18 +36,18 @@ impl<'a> WireReader<'a> {
         WireReader { rest: bytes }
     }
 
-    /// Whether everything is read.
+    /// Whether all bytes are read.
     pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The number of the next field and how its value is announced; `None` at the end.
+    /// Number and wire type of the next field; `None` at the end.
     pub fn tag(&mut self) -> Result<Option<(i32, WireType)>, DecodeError> {
         if self.is_at_end() {
             return Ok(None);
         }
         let tag = self.raw_varint()?;
-        // As upstream: the number is what 32 bits hold of it.
+        // As upstream: the number is truncated to 32 bits.
         let (number, wire) = ((tag >> 3) as i32, (tag & 7) as u8);
         match WireType::parse(wire) {
             Some(wire) if number > 0 => Ok(Some((number, wire))),
@@ -55,7 +55,7 @@ impl<'a> WireReader<'a> {
         }
     }
 
-    /// A number by itself.
+    /// A varint without a tag.
     pub fn raw_varint(&mut self) -> Result<u64, DecodeError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -69,7 +69,7 @@ impl<'a> WireReader<'a> {
         Err(DecodeError::Overflow)
     }
 
-    /// The number of a field.
+    /// The varint of a field.
     pub fn varint(&mut self, wire: WireType, field: &'static str) -> Result<u64, DecodeError> {
         expect(WireType::Varint, wire, field)?;
         self.raw_varint()
@@ -82,14 +82,14 @@ impl<'a> WireReader<'a> {
         self.take(length)
     }
 
-    /// The text of a field.
-    // Upstream: keeps bytes that are no text, and its JSON then shows other bytes than it was given. Here they are refused,
-    // as they are in a body of JSON.
+    /// The string of a field.
+    // Upstream: accepts bytes that are not UTF-8, and its JSON then has other bytes. Here they are refused, as in a
+    // JSON body.
     pub fn text(&mut self, wire: WireType, field: &'static str) -> Result<&'a str, DecodeError> {
         std::str::from_utf8(self.bytes(wire, field)?).map_err(|_| DecodeError::Utf8(field))
     }
 
-    /// Passes over the value of a field. Groups may be as deep as they like.
+    /// Skips the value of a field. Groups can have any depth.
     pub fn skip(&mut self, number: i32, wire: WireType) -> Result<(), DecodeError> {
         let (mut next, mut open) = ((number, wire), 0_usize);
         loop {
@@ -113,14 +113,14 @@ impl<'a> WireReader<'a> {
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], DecodeError> {
         let length = usize::try_from(length).map_err(|_| DecodeError::Truncated)?;
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
+        let (head, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
-        Ok(taken)
+        Ok(head)
     }
 }
 
-fn expect(wanted: WireType, found: WireType, field: &'static str) -> Result<(), DecodeError> {
-    if found == wanted { Ok(()) } else { Err(DecodeError::WireType { wire: found as u8, field }) }
+fn expect(expected: WireType, found: WireType, field: &'static str) -> Result<(), DecodeError> {
+    if found == expected { Ok(()) } else { Err(DecodeError::WireType { wire: found as u8, field }) }
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_end_within_ten_bytes() {
+    fn varints_have_at_most_ten_bytes() {
         for (bytes, want) in [
             (&[0][..], Ok(0)),
             (&[0xac, 0x02], Ok(300)),
@@ -146,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn tags_and_lengths_that_cannot_be_are_refused() {
+    fn invalid_tags_and_lengths_are_refused() {
         let tag = |bytes: &[u8]| WireReader::new(bytes).tag();
         assert_eq!(tag(&[0x00]), Err(DecodeError::Tag { number: 0, wire: 0 }));
         assert_eq!(tag(&[0x0e]), Err(DecodeError::Tag { number: 1, wire: 6 }));
         assert_eq!(tag(&[0x80, 0x80, 0x80, 0x80, 0x40]), Err(DecodeError::Tag { number: i32::MIN, wire: 0 }));
         let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, b'a'];
         assert_eq!(WireReader::new(&huge).bytes(WireType::Bytes, "a"), Err(DecodeError::Truncated));
-        let wrong = DecodeError::WireType { wire: 5, field: "a" };
-        assert_eq!(WireReader::new(&huge).bytes(WireType::Fixed32, "a"), Err(wrong));
+        let error = DecodeError::WireType { wire: 5, field: "a" };
+        assert_eq!(WireReader::new(&huge).bytes(WireType::Fixed32, "a"), Err(error));
     }
 
     #[test]
-    fn what_is_not_known_is_passed_over() {
+    fn unknown_fields_are_skipped() {
         let deep = [vec![0x0b; 100_000], vec![0x0c; 100_000]].concat();
         for (case, bytes) in [
             ("number", &[0x08, 0x96, 0x01][..]),
@@ -166,7 +166,7 @@ mod tests {
             ("bytes", &[0x0a, 2, b'a', b'b']),
             ("four bytes", &[0x0d, 1, 2, 3, 4]),
             ("a group with a group", &[0x0b, 0x08, 0x01, 0x13, 0x14, 0x0c]),
-            ("groups beyond any stack", &deep),
+            ("very deep groups", &deep),
         ] {
             let mut reader = WireReader::new(bytes);
             let (number, wire) = reader.tag().unwrap().unwrap();
@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_passed_over_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_are_skipped_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let mut reader = WireReader::new(&bytes);
             while let Ok(Some((number, wire))) = reader.tag() {
                 if reader.skip(number, wire).is_err() {

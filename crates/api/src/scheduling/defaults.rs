@@ -1,11 +1,11 @@
-//! What is filled in when a group, single or composite, or a priority class leaves it out. A Workload gets nothing: its templates are
-//! filled in when groups are made from them.
+//! Defaults of PodGroups, CompositePodGroups and priority classes. A Workload gets none: its templates get them when
+//! groups are created from them.
 
 use serde_json::{Map, Value, json};
 
 use crate::gates::{Gate, Gates};
 
-/// Fills in what a PodGroup leaves out; a CompositePodGroup gets the same.
+/// Sets the defaults of a PodGroup or CompositePodGroup.
 pub fn set_pod_group_defaults(doc: &mut Value, gates: &Gates) {
     let Some(spec) = doc.get_mut("spec").and_then(Value::as_object_mut) else { return };
     default(spec, "disruptionMode", json!({"single": {}}));
@@ -14,7 +14,7 @@ pub fn set_pod_group_defaults(doc: &mut Value, gates: &Gates) {
     }
 }
 
-/// Fills in what a priority class leaves out.
+/// Sets the defaults of a priority class.
 pub fn set_priority_class_defaults(doc: &mut Value, _gates: &Gates) {
     let Some(class) = doc.as_object_mut() else { return };
     default(class, "preemptionPolicy", json!("PreemptLowerPriority"));
@@ -34,7 +34,7 @@ mod tests {
     use crate::gates::{Gate, Gates};
 
     #[test]
-    fn a_group_is_disrupted_one_by_one_and_may_preempt() {
+    fn default_of_a_group_is_single_disruption_and_preemption() {
         let off = Gates::default().with(Gate::PodGroupPreemptionPolicy, false);
         for (spec, gates, want) in [
             (
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_a_class_may_preempt_unless_it_says_never() {
+    fn default_preemption_policy_of_a_class_is_preempt_lower_priority() {
         for (class, want) in [(json!({}), "PreemptLowerPriority"), (json!({"preemptionPolicy": "Never"}), "Never")] {
             let mut class: Value = class;
             set_priority_class_defaults(&mut class, &Gates::default());

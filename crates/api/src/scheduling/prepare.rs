@@ -1,4 +1,4 @@
-//! Drops fields of features that are switched off, unless the object used them before.
+//! Drops fields of features that are off, unless the object had them before.
 
 use serde_json::{Map, Value};
 
@@ -6,17 +6,17 @@ use crate::gates::{Gate, Gates};
 
 type JsonObject = Map<String, Value>;
 
-/// Settles what a new Workload may not say for itself.
+/// Prepares a new Workload.
 pub fn prepare_workload_create(doc: &mut Value, gates: &Gates) {
     drop_workload_fields(doc, None, gates);
 }
 
-/// Settles what an update of a Workload may not bring.
+/// Prepares an update of a Workload.
 pub fn prepare_workload_update(doc: &mut Value, old: &Value, gates: &Gates) {
     drop_workload_fields(doc, Some(old), gates);
 }
 
-/// Settles what a new PodGroup may not say for itself.
+/// Prepares a new PodGroup: it has no status.
 pub fn prepare_pod_group_create(doc: &mut Value, gates: &Gates) {
     if let Some(doc) = doc.as_object_mut() {
         doc.remove("status");
@@ -24,13 +24,13 @@ pub fn prepare_pod_group_create(doc: &mut Value, gates: &Gates) {
     drop_pod_group_fields(doc, None, gates);
 }
 
-/// Settles what an update of a PodGroup may not bring: its status stays as it was.
+/// Prepares an update of a PodGroup: the status is kept.
 pub fn prepare_pod_group_update(doc: &mut Value, old: &Value, gates: &Gates) {
     restore_field(doc, old, "status");
     drop_pod_group_fields(doc, Some(old), gates);
 }
 
-/// Settles what an update of a PodGroup's status may not bring: all else stays as it was.
+/// Prepares an update of a PodGroup's status: everything else is kept.
 pub fn prepare_pod_group_status_update(doc: &mut Value, old: &Value, gates: &Gates) {
     restore_all_but_status(doc, old);
     let has_claims = old.pointer("/spec/resourceClaims").is_some_and(is_set);
@@ -42,7 +42,7 @@ pub fn prepare_pod_group_status_update(doc: &mut Value, old: &Value, gates: &Gat
     }
 }
 
-/// Settles what a new CompositePodGroup may not say for itself.
+/// Prepares a new CompositePodGroup: it has no status.
 pub fn prepare_composite_create(doc: &mut Value, gates: &Gates) {
     if let Some(doc) = doc.as_object_mut() {
         doc.remove("status");
@@ -50,13 +50,13 @@ pub fn prepare_composite_create(doc: &mut Value, gates: &Gates) {
     drop_composite_fields(doc, None, gates);
 }
 
-/// Settles what an update of a CompositePodGroup may not bring: its status stays as it was.
+/// Prepares an update of a CompositePodGroup: the status is kept.
 pub fn prepare_composite_update(doc: &mut Value, old: &Value, gates: &Gates) {
     restore_field(doc, old, "status");
     drop_composite_fields(doc, Some(old), gates);
 }
 
-/// Settles what an update of a CompositePodGroup's status may not bring: all else stays as it was.
+/// Prepares an update of a CompositePodGroup's status: everything else is kept.
 pub fn prepare_composite_status_update(doc: &mut Value, old: &Value, _gates: &Gates) {
     restore_all_but_status(doc, old);
 }
@@ -89,9 +89,9 @@ fn drop_workload_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
     drop_template_fields(spec, old.and_then(|old| old.get("spec")), gates);
 }
 
-/// Drops fields of the templates in `parent`, which is a Workload's spec or a composite template.
+/// Drops fields of the templates in `parent`, a Workload's spec or a composite template.
 fn drop_template_fields(parent: &mut JsonObject, old: Option<&Value>, gates: &Gates) {
-    // Leaf templates have kept their place since creation; composite ones are found by name.
+    // Leaf templates keep their index, composite ones are found by name.
     for (i, template) in items(parent, "podGroupTemplates").enumerate() {
         let old = old.and_then(|old| old.get("podGroupTemplates")).and_then(|templates| templates.get(i));
         drop_group_fields(template, old, gates);
@@ -115,7 +115,7 @@ fn drop_pod_group_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
     drop_unless(spec, old, "parentCompositePodGroupName", gates.enabled(Gate::CompositePodGroup));
 }
 
-/// Drops fields that groups and templates of groups share.
+/// Drops fields that groups and templates share.
 fn drop_group_fields(group: &mut JsonObject, old: Option<&Value>, gates: &Gates) {
     drop_unless(group, old, "schedulingConstraints", gates.enabled(Gate::TopologyAwareWorkloadScheduling));
     drop_unless(group, old, "resourceClaims", gates.enabled(Gate::DRAWorkloadResourceClaims));
@@ -128,7 +128,7 @@ fn drop_unless(object: &mut JsonObject, old: Option<&Value>, field: &str, enable
     }
 }
 
-/// Whether a field says anything: an empty list does not.
+/// Whether a field is set. An empty list is not.
 fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_of_a_group_follows_its_gate() {
+    fn each_field_of_a_group_depends_on_its_gate() {
         let bare = json!({"spec": {"schedulingPolicy": {"basic": {}}}});
         for (gate, field) in FIELDS {
             let mut want = json!({"spec": full_spec()});
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(group, want, "updated without {field}");
             let mut group = full.clone();
             prepare_pod_group_update(&mut group, &full, &without_gate(gate));
-            assert_eq!(group, full, "{field} was in use");
+            assert_eq!(group, full, "{field} was set before");
             let mut group = full.clone();
             prepare_pod_group_create(&mut group, &Gates::default());
             assert_eq!(group, full, "{field} with all gates on");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn status_and_the_rest_are_written_apart() {
+    fn status_and_spec_are_written_separately() {
         let old = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}, "status": {"conditions": []}});
         let written = json!({"metadata": {"labels": {}, "finalizers": ["f"]}, "spec": {"x": 2}, "status": {"y": 3}});
         let mut group = written.clone();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_composite_keeps_its_halves_apart_and_its_policy_behind_the_gate() {
+    fn composite_has_separate_status_and_gated_preemption_policy() {
         let off = without_gate(Gate::PodGroupPreemptionPolicy);
         let with = json!({"metadata": {}, "spec": {"preemptionPolicy": "Never"}, "status": {"a": 1}});
         let mut group = with.clone();
@@ -219,14 +219,14 @@ mod tests {
         assert_eq!(group, json!({"metadata": {}, "spec": {}}));
         let mut group = json!({"metadata": {}, "spec": {"preemptionPolicy": "Never"}, "status": {"a": 2}});
         prepare_composite_update(&mut group, &with, &off);
-        assert_eq!(group, with, "it was in use");
+        assert_eq!(group, with, "it was set before");
         let mut group = json!({"metadata": {"labels": {}}, "spec": {}, "status": {"a": 2}});
         prepare_composite_status_update(&mut group, &with, &off);
         assert_eq!(group, json!({"metadata": {}, "spec": {"preemptionPolicy": "Never"}, "status": {"a": 2}}));
     }
 
     #[test]
-    fn claim_statuses_go_where_claims_do_not_work() {
+    fn claim_statuses_are_dropped_while_the_gate_is_off() {
         let gates = without_gate(Gate::DRAWorkloadResourceClaims);
         let written = json!({"metadata": {}, "status": {"resourceClaimStatuses": [{"name": "a"}]}});
         for (old, want) in [
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_compared_with_what_they_were() {
+    fn templates_keep_fields_that_they_had() {
         let template = |name: &str| json!({"name": name, "schedulingConstraints": {}});
         let bare = |name: &str| json!({"name": name});
         let gates = without_gate(Gate::TopologyAwareWorkloadScheduling);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_go_with_their_gate_and_keep_their_inner_fields_by_name() {
+    fn composite_templates_depend_on_their_gate_and_are_found_by_name() {
         let tree = |inner: Value| {
             json!({"spec": {"compositePodGroupTemplates": [
                 {"name": "x", "compositePodGroupTemplates": []},

@@ -1,18 +1,18 @@
-//! What may be written in the scheduling group, and what may change.
+//! Validation of the scheduling group, at creation and update.
 //!
-//! Errors come in the order in which an API server reports them: the rules written by hand first, then those that the
-//! types declare, a struct's own before its fields'. On an update nothing is judged again that has not changed.
+//! Errors have the order of the API server: handwritten rules first, then those that the types declare, a struct's own
+//! before those of its fields. An update does not validate unchanged fields again.
 
 pub mod workload; // trees of templates
 pub mod pod_group; // groups and their status
 pub mod composite_pod_group; // groups of groups and their status
 pub mod priority_class;
-mod group; // what groups and templates of groups have in common
+mod group; // rules that groups and templates share
 pub(crate) mod conditions; // conditions in a status
 
 pub use conditions::with_transition_times;
 
-/// The highest priority a user may give.
+/// The highest priority of users' classes.
 pub const MAX_USER_PRIORITY: i32 = 1_000_000_000;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! How a field is written when it says nothing: left out, as `null`, or as its empty value.
+//! How an empty field is encoded: omitted, as `null`, or as its empty value.
 //!
-//! The structure of Kubernetes does not tell, so this was learned from the answers of its API server: what it makes of a
-//! document without the field, and of one with its empty value. The file holds what [`Form::usual`] does not guess.
+//! The schema of Kubernetes does not define it, so it was learned from responses of its API server: to a document
+//! without the field, and to one with its empty value. The file has the exceptions from
+//! [`EmptyValueEncoding::default_for`].
 
 use std::collections::BTreeMap;
 
@@ -11,21 +12,21 @@ use super::table::ValueType;
 
 const EMPTY_VALUES_JSON: &str = include_str!("form-1.37.1.json");
 
-/// How a field is written when it says nothing.
+/// How an empty field is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmptyValueEncoding {
-    /// As it was sent: its empty value is a value like any other, and `null` is none.
+    /// As it was sent. The empty value is kept, and `null` is removed.
     AsSent,
-    /// Not at all: its empty value is none.
+    /// Omitted. The empty value is removed.
     Omitted,
-    /// Always: as its empty value when it was not sent.
+    /// Always present, as its empty value if it was not sent.
     Written,
-    /// Always: as `null` when it was not sent.
+    /// Always present, as `null` if it was not sent.
     Null,
 }
 
 impl EmptyValueEncoding {
-    /// What most fields of this shape do. Required fields are always written.
+    /// The encoding of most fields of this type. Required fields are always present.
     fn default_for(shape: ValueType, required: bool) -> EmptyValueEncoding {
         match shape {
             ValueType::List(_) | ValueType::Map(_) | ValueType::Time if required => EmptyValueEncoding::Null,
@@ -39,13 +40,13 @@ impl EmptyValueEncoding {
     }
 }
 
-/// What was learned of every type.
+/// The exceptions of all types.
 #[derive(Deserialize)]
 pub(super) struct EmptyValueRules {
     types: BTreeMap<String, TypeExceptions>,
 }
 
-/// The fields of one type that are not as usual.
+/// The exceptions of one type.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct TypeExceptions {
@@ -58,10 +59,10 @@ struct TypeExceptions {
 
 impl EmptyValueRules {
     pub(super) fn load() -> EmptyValueRules {
-        serde_json::from_str(EMPTY_VALUES_JSON).expect("the file of forms lists fields by type")
+        serde_json::from_str(EMPTY_VALUES_JSON).expect("the file lists fields by type")
     }
 
-    /// The form of one field. Nothing is known of types that only older versions have; their fields stay as sent.
+    /// The encoding of one field. Nothing is known about types of older versions only: their fields stay as sent.
     pub(super) fn of(&self, of: &str, field: &str, shape: ValueType, required: bool) -> EmptyValueEncoding {
         let Some(learned) = self.types.get(of) else { return EmptyValueEncoding::AsSent };
         let lists = |fields: &[String]| fields.iter().any(|name| name == field);
@@ -75,7 +76,7 @@ impl EmptyValueRules {
         found.map_or_else(|| EmptyValueEncoding::default_for(shape, required), |(_, form)| form)
     }
 
-    /// Whether a time is written with its microseconds.
+    /// Whether a time has microseconds.
     pub(super) fn is_micro(&self, of: &str, field: &str) -> bool {
         self.types.get(of).is_some_and(|learned| learned.micro.iter().any(|name| name == field))
     }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_goes_and_what_is_always_written_comes() {
+    fn empty_fields_are_removed_and_fields_that_are_always_present_are_added() {
         for (kind, sent, want) in [
             (
                 "Workload",
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_in_whole_seconds_of_utc_unless_it_counts_micros_and_the_first_of_all_is_none() {
+    fn times_are_in_whole_seconds_or_microseconds_of_utc_and_the_zero_time_is_null() {
         let condition = |time: &str| {
             let pod = json!({"status": {"conditions": [{"type": "A", "status": "True", "lastProbeTime": time}]}});
             read("", "v1", "Pod", pod)["status"]["conditions"][0]["lastProbeTime"].take()
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_taken_away_is_written_again() {
+    fn removed_field_that_is_always_present_is_added_again() {
         let mut job = json!({"spec": {"a": 1}});
         write_empty_fields("batch", "v1", "Job", &mut job);
         assert_eq!(job, json!({"spec": {"a": 1}, "status": {}}));
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(class, json!({"value": 3}));
     }
 
-    /// A value of this shape, or `null`, as `choices` has it; empty once they have run out.
+    /// A value of this type, or `null`, according to `choices`; empty once these have run out.
     fn sample(shape: ValueType, depth: usize, choices: &mut impl Iterator<Item = u8>) -> Value {
         let choice = choices.next().unwrap_or(0);
         if choice % 5 == 1 && depth > 0 {
@@ -193,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_document_in_its_form_stays_as_it_is(
+        fn normalized_document_does_not_change(
             kind in 0..KINDS.len(),
             choices in prop::collection::vec(any::<u8>(), 0..400),
         ) {

@@ -1,17 +1,17 @@
-//! How strategic merge patches merge into a document: the marks of its lists, found by walking along with the patch.
+//! How strategic merge patches merge into a document: the markers of its lists, found on a walk with the patch.
 
 use super::table::{FieldMarkers, ValueType, table};
 
-/// One place in the structure of a document.
+/// A position in the schema of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct PatchSchema(ValueType);
 
-/// What a patch does to a list.
+/// How a patch merges into a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListMerge {
-    /// The patch's list takes its place.
+    /// The patch's list replaces it.
     Replace,
-    /// The values of both, each once.
+    /// The union of both, without duplicates.
     Union,
     /// Items with the same value of this field are merged, others are added.
     ByKey(&'static str),
@@ -19,7 +19,7 @@ pub enum ListMerge {
 
 impl ListMerge {
     fn of(marks: Option<&'static FieldMarkers>) -> ListMerge {
-        // A strategy may say more than one thing: `merge,retainKeys`.
+        // A strategy can have several values: `merge,retainKeys`.
         let merges =
             |marks: &&FieldMarkers| marks.strategy.iter().any(|text| text.split(',').any(|word| word == "merge"));
         match marks.filter(merges) {
@@ -35,7 +35,7 @@ impl PatchSchema {
         PatchSchema(shape.unwrap_or(ValueType::Any))
     }
 
-    /// The place of a field or of a map's value, and what becomes of the list there, if it is one.
+    /// The position of a field or of a map's value, and how a list there is merged.
     pub fn field(self, name: &str) -> (PatchSchema, ListMerge) {
         let table = table();
         match self.0 {
@@ -48,7 +48,7 @@ impl PatchSchema {
         }
     }
 
-    /// The place of a list's item.
+    /// The position of a list's item.
     pub fn item(self) -> PatchSchema {
         match self.0 {
             ValueType::List(of) => PatchSchema(table().element_type(of)),
@@ -63,7 +63,7 @@ mod tests {
     use crate::schema::patch_schema;
 
     #[test]
-    fn lists_merge_as_they_are_marked() {
+    fn lists_merge_according_to_their_markers() {
         for (group, kind, path, want) in [
             ("", "Pod", "metadata.finalizers", ListMerge::Union),
             ("", "Pod", "metadata.ownerReferences", ListMerge::ByKey("uid")),

@@ -1,4 +1,4 @@
-//! The schema file as tables: types with their fields in order of name, shapes interned as numbers.
+//! The schema file as tables: types with their fields in order of name. Types are interned as numbers.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -8,32 +8,32 @@ use serde_json::Value;
 
 use super::empty_values::{EmptyValueEncoding, EmptyValueRules};
 
-/// What Kubernetes ships.
+/// The schema of Kubernetes.
 const KUBERNETES_JSON: &str = include_str!("kubernetes-1.37.1.json");
-/// What it no longer ships, or never did, and this server takes all the same: older versions, and fields of drafts.
+/// Additions: older versions that Kubernetes no longer serves, and fields of drafts.
 const OLDER: &str = include_str!("older.json");
 
-/// All that is known of all kinds. Made once.
+/// The schema of all kinds. Built once.
 pub struct SchemaTable {
-    /// The version of Kubernetes whose structure this is.
+    /// The version of Kubernetes of the schema.
     pub kubernetes_version: String,
     kinds: Vec<(String, ValueType)>,
     types: Vec<ObjectSchema>,
-    /// What lists and maps hold.
+    /// Types of the elements of lists and maps.
     element_types: Vec<ValueType>,
 }
 
-/// The structure of one JSON object.
+/// The schema of one JSON object.
 pub struct ObjectSchema {
     /// The name of the type: `batch.v1.JobSpec`.
     pub name: Box<str>,
     /// Its fields, in order of name.
     pub fields: Box<[FieldSchema]>,
-    /// The fields that must be there.
+    /// The required fields.
     pub required: Box<[String]>,
-    /// Whether the object changes as a whole, never field by field.
+    /// Whether the object is atomic: it changes only as a whole.
     pub is_atomic: bool,
-    /// The fields that are written even when they say nothing.
+    /// The fields that are always present, even if empty.
     pub always_written: Box<[usize]>,
 }
 
@@ -41,48 +41,48 @@ pub struct ObjectSchema {
 pub struct FieldSchema {
     /// The name, as in JSON.
     pub name: Box<str>,
-    /// What may stand there.
+    /// The type of its value.
     pub value_type: ValueType,
-    /// What else is known about it; `None` for most fields.
+    /// Merge markers and default; `None` for most fields.
     pub markers: Option<Box<FieldMarkers>>,
-    /// How it is written when it says nothing.
+    /// How it is encoded if it is empty.
     pub empty_encoding: EmptyValueEncoding,
-    /// Whether it is a time that is written with its microseconds.
+    /// Whether it is a time with microseconds.
     pub is_micro: bool,
 }
 
-/// How a field merges, and what it is when left out.
+/// How a field merges, and its default.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FieldMarkers {
-    /// How server-side apply sees the list.
+    /// The list type of server-side apply.
     pub list: Option<ListType>,
-    /// The fields that tell the items of a `map` list apart.
+    /// The fields that identify the items of a `map` list.
     pub keys: Vec<String>,
-    /// How server-side apply sees the map; only ever `atomic`.
+    /// The map type of server-side apply; only `atomic`.
     pub map: Option<String>,
-    /// The one field by which a strategic merge patch finds the item that it changes.
+    /// The field by which a strategic merge patch finds the item to change.
     pub merge_key: Option<String>,
     /// What a strategic merge patch does instead of replacing: `merge`, `retainKeys`, `merge,retainKeys`.
     pub strategy: Option<String>,
-    /// What the field is when left out, if that is more than the empty value.
+    /// The default of the field, if it is not the empty value.
     pub default: Option<Value>,
 }
 
-/// How server-side apply sees a list.
+/// The list type of server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListType {
     /// One value, replaced as a whole.
     Atomic,
-    /// Values that each stand there once.
+    /// Unique values.
     Set,
-    /// Objects told apart by their keys.
+    /// Objects identified by their keys.
     Map,
 }
 
 impl ListType {
-    /// The wire form.
+    /// The value on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             ListType::Atomic => "atomic",
@@ -92,37 +92,37 @@ impl ListType {
     }
 }
 
-/// What may stand in one place.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// A text.
+    /// A string.
     Text,
-    /// A text in base64.
+    /// A string in base64.
     Bytes,
-    /// A text in the form of RFC 3339.
+    /// A string in RFC 3339 format.
     Time,
-    /// An amount: a text or a number.
+    /// An amount: a string or a number.
     Quantity,
-    /// A number or a text.
+    /// A number or a string.
     IntOrString,
-    /// A number of 32 bits.
+    /// A 32-bit integer.
     Int32,
-    /// A number of 64 bits.
+    /// A 64-bit integer.
     Int64,
     /// `true` or `false`.
     Boolean,
-    /// Anything; not looked into.
+    /// Any value; not checked.
     Any,
     /// An object with known fields.
     Object(u32),
-    /// An array whose items have this shape.
+    /// An array with items of this type.
     List(u32),
-    /// An object with free keys, whose values have this shape.
+    /// An object with free keys and values of this type.
     Map(u32),
 }
 
 impl SchemaTable {
-    /// The shape of a kind's documents.
+    /// The type of a kind's documents.
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<ValueType> {
         let matches = |name: &str| {
             let mut parts = name.split('/');
@@ -136,12 +136,12 @@ impl SchemaTable {
         self.types.iter()
     }
 
-    /// The type that `Shape::Object` names.
+    /// The type with the number of [`ValueType::Object`].
     pub fn object(&self, number: u32) -> &ObjectSchema {
         &self.types[number as usize]
     }
 
-    /// The shape that `Shape::List` and `Shape::Map` name.
+    /// The type with the number of [`ValueType::List`] or [`ValueType::Map`].
     pub fn element_type(&self, number: u32) -> ValueType {
         self.element_types[number as usize]
     }
@@ -155,13 +155,12 @@ impl ObjectSchema {
     }
 }
 
-/// The table of the built-in file.
+/// The table of the embedded files.
 pub fn table() -> &'static SchemaTable {
     static TABLE: OnceLock<SchemaTable> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let mut file: SchemaFile =
-            serde_json::from_str(KUBERNETES_JSON).expect("the schema file is the one that xtask wrote");
-        file.add(serde_json::from_str(OLDER).expect("the file of older forms has the same form"));
+        let mut file: SchemaFile = serde_json::from_str(KUBERNETES_JSON).expect("the schema file was written by xtask");
+        file.add(serde_json::from_str(OLDER).expect("the file of older versions has the same format"));
         Builder::build(&file)
     })
 }
@@ -173,7 +172,7 @@ struct SchemaFile {
     types: BTreeMap<String, FileType>,
 }
 
-/// Kinds and types that are not upstream's; a type that is upstream's gets more fields.
+/// Additional kinds and types. A type of upstream gets additional fields.
 #[derive(Deserialize)]
 struct OlderSchemaFile {
     kinds: BTreeMap<String, String>,
@@ -202,7 +201,7 @@ struct FileType {
     map: Option<String>,
 }
 
-/// A field's type alone, or with marks that say how it merges.
+/// A field's type, or the type with markers.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum FileField {
@@ -292,7 +291,7 @@ impl<'a> Builder<'a> {
             self.element_types.push(shape);
             self.element_types.len() - 1
         });
-        u32::try_from(at).expect("a schema has far fewer shapes than u32 holds")
+        u32::try_from(at).expect("a schema has far fewer types than u32 can count")
     }
 }
 
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_say_how_they_merge() {
+    fn fields_have_merge_markers() {
         let marks = |name: &str, field: &str| {
             object_schema(name).field(field).and_then(|field| field.markers.clone()).map(|m| *m)
         };
@@ -320,16 +319,16 @@ mod tests {
         assert_eq!(marks("core.v1.Container", "image"), None);
     }
 
-    // `basic: {}` was once taken for anything at all, and what users misspelled inside went unnoticed.
+    // `basic: {}` was once treated as any value, and misspelled fields in it were not found.
     #[test]
-    fn a_struct_without_fields_is_a_struct_all_the_same() {
+    fn struct_without_fields_is_an_object() {
         let basic = object_schema("scheduling.v1beta1.PodGroupSchedulingPolicy").field("basic").expect("a member");
         let ValueType::Object(number) = basic.value_type else { panic!("{:?}", basic.value_type) };
         assert!(table().object(number).fields.is_empty());
     }
 
     #[test]
-    fn types_say_what_they_require_and_whether_they_are_one_value() {
+    fn types_have_required_fields_and_atomicity() {
         assert_eq!(*object_schema("batch.v1.JobSpec").required, ["template"]);
         assert!(object_schema("meta.v1.LabelSelector").is_atomic);
         assert!(!object_schema("batch.v1.JobSpec").is_atomic);

@@ -1,4 +1,4 @@
-//! A document held against the tables, in one pass.
+//! Checks a document against the tables in one pass.
 
 use std::fmt::Write;
 
@@ -11,17 +11,17 @@ use super::{SchemaFindings, TypeError};
 use crate::clock::{rfc3339, rfc3339_micros};
 use crate::quantity::Quantity;
 
-/// The time that stands for none.
+/// The zero time, which means unset.
 const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// Checks `document`, drops what is unknown, and writes the rest in the one form that it is kept in.
+/// Checks `document`, drops unknown fields, and writes the rest in its storage form.
 pub fn check(shape: ValueType, document: &mut Value) -> SchemaFindings {
     let mut walk = SchemaChecker { table: table(), findings: SchemaFindings::default() };
     walk.value(shape, document, &DocumentPosition::Root);
     walk.findings
 }
 
-/// Writes what a document of this shape has at its top even when it says nothing there.
+/// Adds the top-level fields that a document of this type always has.
 pub fn write_empty_fields(shape: ValueType, document: &mut Value) {
     if let (ValueType::Object(of), Value::Object(fields)) = (shape, document) {
         let mut walk = SchemaChecker { table: table(), findings: SchemaFindings::default() };
@@ -34,7 +34,7 @@ struct SchemaChecker {
     findings: SchemaFindings,
 }
 
-/// Where the walk stands: a chain on the stack, made into text only for a finding.
+/// The position of the walk: a chain on the stack, turned into text only for a finding.
 enum DocumentPosition<'a> {
     Root,
     Field(&'a DocumentPosition<'a>, &'a str),
@@ -100,7 +100,7 @@ impl SchemaChecker {
                 let of = self.table.element_type(of);
                 entries.retain(|key, value| {
                     if value.is_null() {
-                        // A key written without a value, as in `labels: {gpu: }`, has the empty text.
+                        // A key without a value, as in `labels: {gpu: }`, has the empty string.
                         *value = zero(of);
                     }
                     self.value(of, value, &DocumentPosition::Key(place, key));
@@ -117,7 +117,7 @@ impl SchemaChecker {
         }
     }
 
-    /// Whether the field stays.
+    /// Checks a field. Returns whether it is kept.
     fn field(&mut self, field: &FieldSchema, value: &mut Value, place: &DocumentPosition<'_>) -> bool {
         if value.is_null() {
             match field.empty_encoding {
@@ -133,7 +133,7 @@ impl SchemaChecker {
         }
     }
 
-    /// Writes the fields that are there even when they say nothing.
+    /// Adds the fields that are always present.
     fn write_empty_fields(&mut self, of: &ObjectSchema, fields: &mut Map<String, Value>) {
         for &at in &of.always_written {
             let field = &of.fields[at];
@@ -170,7 +170,7 @@ impl SchemaChecker {
     }
 }
 
-/// What `null` is read as where a value has to stand: an item of a list cannot be left out.
+/// The value that replaces `null` where a value is required: an item of a list cannot be omitted.
 fn zero(shape: ValueType) -> Value {
     match shape {
         ValueType::Object(_) | ValueType::Map(_) => Value::Object(Map::new()),
@@ -182,8 +182,7 @@ fn zero(shape: ValueType) -> Value {
     }
 }
 
-/// Whether a value is the one that a field has when nobody sets it. An object with known fields says something by being
-/// there.
+/// Whether the value equals that of an unset field. An object with known fields is never empty.
 fn is_empty(shape: ValueType, value: &Value) -> bool {
     match value {
         Value::String(text) => text.is_empty() && shape != ValueType::Quantity,
@@ -195,10 +194,10 @@ fn is_empty(shape: ValueType, value: &Value) -> bool {
     }
 }
 
-/// Writes a time as it is kept, or as none. Whether the field stays.
+/// Writes a time in its storage form, or as unset. Returns whether the field is kept.
 fn time(field: &FieldSchema, value: &mut Value) -> bool {
     let Value::String(text) = &*value else { return true };
-    // Nearly every time is as it should be; those are not read again.
+    // Nearly all times are in the storage form already and need no parsing.
     let is_plain = text.len() == ZERO_TIME.len() && text.ends_with('Z') && !field.is_micro;
     let canonical = match text.parse::<Timestamp>() {
         _ if text == ZERO_TIME => None,
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_served_kinds_are_known() {
+    fn schema_has_all_served_kinds() {
         assert_eq!(kubernetes_version(), "1.37.1");
         for (group, version, kinds) in [
             ("", "v1", &["Namespace", "Node", "Pod", "Event", "Binding", "DeleteOptions"] as &[&str]),
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_pod_is_left_as_it_is() {
+    fn valid_pod_does_not_change() {
         let mut document = pod();
         let findings = check("", "v1", "Pod", &mut document);
         assert_eq!((findings.unknown, findings.type_errors), (vec![], vec![]));
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_is_named_and_dropped() {
+    fn unknown_field_is_reported_and_dropped() {
         for (kind, mut document, want) in [
             ("Job", json!({"spec": {"template": {"spec": {"contaners": []}}}}), "spec.template.spec.contaners"),
             (
@@ -319,12 +318,12 @@ mod tests {
             assert_eq!(unknown_fields("batch", "v1", kind, &document), [want]);
             let findings = check("batch", "v1", kind, &mut document);
             assert_eq!(findings.unknown, [want]);
-            assert_eq!(unknown_fields("batch", "v1", kind, &document), Vec::<String>::new(), "{want} is gone");
+            assert_eq!(unknown_fields("batch", "v1", kind, &document), Vec::<String>::new(), "{want} is dropped");
         }
     }
 
     #[test]
-    fn values_of_the_wrong_type_are_all_named() {
+    fn all_values_of_the_wrong_type_are_reported() {
         let mut job = json!({
             "metadata": {"labels": {"a": 1}, "creationTimestamp": "yesterday"},
             "spec": {
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_go_and_quantities_become_canonical() {
+    fn nulls_are_removed_and_quantities_become_canonical() {
         let mut pod = json!({
             "metadata": {"creationTimestamp": null, "labels": {"gpu": null}},
             "spec": {"nodeName": null, "containers": [
@@ -377,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn free_form_parts_are_not_looked_into() {
+    fn free_form_values_are_not_checked() {
         let mut pod = json!({"metadata": {"managedFields": [{"fieldsV1": {"f:nonsense": null}}]}});
         let before = pod.clone();
         assert_eq!(check("", "v1", "Pod", &mut pod), Default::default());
         assert_eq!(pod["metadata"], before["metadata"]);
     }
 
-    /// Every object in the document that has known fields, by JSON pointer and by field path.
+    /// All objects of the document that have known fields, by JSON pointer and by field path.
     const OBJECTS: &[(&str, &str)] = &[
         ("", ""),
         ("/metadata", "metadata."),
@@ -398,7 +397,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_unknown_field_is_found_wherever_it_stands(at in 0..OBJECTS.len(), name in "x[a-zA-Z]{0,12}x") {
+        fn unknown_field_is_found_in_any_object(at in 0..OBJECTS.len(), name in "x[a-zA-Z]{0,12}x") {
             let (pointer, path) = OBJECTS[at];
             let mut document = pod();
             let object = document.pointer_mut(pointer).and_then(Value::as_object_mut).expect("the pod has this object");

@@ -2,7 +2,7 @@
 
 use super::ParseSelectorError;
 
-/// A parsed field selector. Which fields exist is known by the resource, not here.
+/// A parsed field selector. The resource, not this type, knows which fields exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     requirements: Vec<FieldRequirement>,
@@ -13,9 +13,9 @@ pub struct FieldSelector {
 pub struct FieldRequirement {
     /// The field's path: `metadata.name`.
     pub field: String,
-    /// How the field's value compares.
+    /// How the field's value is compared.
     pub operator: FieldOperator,
-    /// What it is compared with.
+    /// The value it is compared with.
     pub value: String,
 }
 
@@ -29,14 +29,14 @@ pub enum FieldOperator {
 }
 
 impl FieldRequirement {
-    /// Whether a field of this value is selected.
+    /// Whether a field with this value matches.
     pub fn matches(&self, value: &str) -> bool {
         (self.value == value) == (self.operator == FieldOperator::Equals)
     }
 }
 
 impl FieldSelector {
-    /// Reads the text form. In values `\\`, `\,` and `\=` stand for the character after the backslash.
+    /// Parses the text format. In values `\\`, `\,` and `\=` are escapes for the second character.
     pub fn parse(text: &str) -> Result<FieldSelector, ParseSelectorError> {
         let mut requirements = Vec::new();
         for term in split_terms(text) {
@@ -51,7 +51,7 @@ impl FieldSelector {
         Ok(FieldSelector { requirements })
     }
 
-    /// The same terms about fields of other names; the first field that has none otherwise.
+    /// The same requirements with renamed fields. `Err` has the first field without a new name.
     pub fn with_renamed_fields(
         mut self,
         name_of: impl Fn(&str) -> Option<&'static str>,
@@ -65,17 +65,17 @@ impl FieldSelector {
         Ok(self)
     }
 
-    /// The terms, all of which an object must satisfy.
+    /// The requirements. An object must match all of them.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements
     }
 
-    /// Whether everything is selected.
+    /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether an object is selected, whose field values `value_of` tells (the empty text for a field it has not).
+    /// Whether an object matches. `value_of` returns the value of a field, empty if the object does not have it.
     pub fn matches<'a>(&self, value_of: impl Fn(&str) -> &'a str) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(value_of(&requirement.field)))
     }
@@ -131,7 +131,7 @@ mod tests {
     use super::{FieldOperator::*, FieldSelector};
 
     #[test]
-    fn terms_are_read_with_their_escapes() {
+    fn terms_are_parsed_with_escapes() {
         for (text, want) in [
             ("", vec![]),
             ("metadata.name=x", vec![("metadata.name", Equals, "x")]),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn other_terms_are_refused() {
+    fn invalid_terms_are_refused() {
         for (text, want) in [
             ("a", "invalid selector: 'a'; can't understand 'a'"),
             ("a=1,b", "invalid selector: 'a=1,b'; can't understand 'b'"),
@@ -161,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn all_terms_must_hold() {
-        let fields = FieldSelector::parse("a=1,b!=2").expect("a good selector");
+    fn all_terms_must_match() {
+        let fields = FieldSelector::parse("a=1,b!=2").expect("a valid selector");
         assert!(fields.matches(|field| if field == "a" { "1" } else { "" }));
         assert!(!fields.matches(|field| if field == "a" { "1" } else { "2" }));
         assert!(!fields.matches(|_| "3"));

@@ -1,4 +1,4 @@
-//! Label selectors, as text and as the typed form in objects.
+//! Label selectors, as text and as the typed form of objects.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::SmallMap;
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::names;
 
-/// A label selector: every requirement must hold. Without requirements it selects everything.
+/// A label selector. All requirements must match. Without requirements it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedLabelSelector {
     requirements: Vec<LabelRequirement>,
@@ -18,22 +18,22 @@ pub struct ParsedLabelSelector {
 /// One requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelRequirement {
-    /// The label is there with one of these values: `key=a`, `key in (a,b)`.
+    /// The label exists with one of these values: `key=a`, `key in (a,b)`.
     In(String, Vec<String>),
-    /// The label is absent or has another value: `key!=a`, `key notin (a,b)`.
+    /// The label is absent or has a different value: `key!=a`, `key notin (a,b)`.
     NotIn(String, Vec<String>),
-    /// The label is there: `key`.
+    /// The label exists: `key`.
     Exists(String),
     /// The label is absent: `!key`.
     DoesNotExist(String),
-    /// The label is there and is a greater integer: `key>5`.
+    /// The label exists and is a greater integer: `key>5`.
     GreaterThan(String, i64),
-    /// The label is there and is a smaller integer: `key<5`.
+    /// The label exists and is a smaller integer: `key<5`.
     LessThan(String, i64),
 }
 
 impl ParsedLabelSelector {
-    /// Reads the text form: `a=b,c in (d,e),!f`.
+    /// Parses the text format: `a=b,c in (d,e),!f`.
     pub fn parse(text: &str) -> Result<ParsedLabelSelector, ParseSelectorError> {
         let mut parser = LabelSelectorParser { tokens: lex(text), at: 0 };
         let mut requirements = Vec::new();
@@ -53,7 +53,7 @@ impl ParsedLabelSelector {
         Ok(ParsedLabelSelector { requirements })
     }
 
-    /// The typed form that objects carry. `Err` names what validation would name.
+    /// Converts the typed form. `Err` has the message of validation.
     pub fn from_label_selector(selector: &LabelSelector) -> Result<ParsedLabelSelector, ParseSelectorError> {
         if let Some(error) = validate_label_selector(selector, &Path::default()).first() {
             return Err(ParseSelectorError::new(error.to_string()));
@@ -72,30 +72,30 @@ impl ParsedLabelSelector {
         Ok(ParsedLabelSelector { requirements: exact.chain(expressions).collect() })
     }
 
-    /// Selects objects that carry exactly these labels, among others.
+    /// Selects objects that have all of these labels.
     pub fn from_labels(labels: &BTreeMap<String, String>) -> ParsedLabelSelector {
         let requirements = labels.iter().map(|(key, value)| LabelRequirement::In(key.clone(), vec![value.clone()]));
         ParsedLabelSelector { requirements: requirements.collect() }
     }
 
-    /// Whether an object with these labels is selected.
+    /// Whether an object with these labels matches.
     pub fn matches(&self, labels: &SmallMap<String>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// Whether everything is selected.
+    /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The requirements, all of which must hold.
+    /// The requirements. All must match.
     pub fn requirements(&self) -> &[LabelRequirement] {
         &self.requirements
     }
 }
 
 impl LabelRequirement {
-    /// Whether it holds for these labels.
+    /// Whether these labels match.
     pub fn matches(&self, labels: &SmallMap<String>) -> bool {
         let integer = |key: &String| labels.get(key).and_then(|value| value.parse::<i64>().ok());
         match self {
@@ -109,7 +109,7 @@ impl LabelRequirement {
     }
 }
 
-/// What is wrong with a typed selector.
+/// Validates a typed selector.
 pub fn validate_label_selector(selector: &LabelSelector, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     if let Some(labels) = &selector.match_labels {
@@ -142,7 +142,7 @@ fn validate_requirement(requirement: &LabelSelectorRequirement, path: &Path, err
     }
 }
 
-/// Cuts the text into operators and words; blanks only separate.
+/// Splits the text into operators and words. Blanks only separate.
 fn lex(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -163,7 +163,7 @@ fn is_value_token(token: &str) -> bool {
     !token.is_empty() && !token.starts_with(['(', ')', ',', '!', '=', '<', '>'])
 }
 
-/// Reads tokens in order; the end reads as the empty token.
+/// Reads tokens in order. The end is the empty token.
 struct LabelSelectorParser<'a> {
     tokens: Vec<&'a str>,
     at: usize,
@@ -210,7 +210,7 @@ impl<'a> LabelSelectorParser<'a> {
         })
     }
 
-    /// One value; nothing before a comma or the end is the empty value.
+    /// One value. Nothing before a comma or the end is the empty value.
     fn value(&mut self) -> Result<String, ParseSelectorError> {
         match self.peek() {
             "" | "," => Ok(String::new()),
@@ -223,7 +223,7 @@ impl<'a> LabelSelectorParser<'a> {
         }
     }
 
-    /// `(a,b)`; nothing between two commas is the empty value.
+    /// `(a,b)`. Nothing between two commas is the empty value.
     fn values(&mut self) -> Result<Vec<String>, ParseSelectorError> {
         match self.next() {
             "(" => {}
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_select_as_kubernetes_does() {
+    fn selectors_match_as_in_kubernetes() {
         let object = labels(&[("app", "web"), ("tier", ""), ("size", "5"), ("example.com/x", "y")]);
         for (text, want) in [
             ("", true),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_selectors_are_refused() {
         for (text, want) in [
             ("app=web,", "found '', expected: identifier after ','"),
             (",app", "unable to parse requirement: found ',', expected: identifier"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_typed_form_selects_alike() {
+    fn typed_form_matches_the_same() {
         let selector: LabelSelector = serde_json::from_value(json!({
             "matchLabels": {"app": "web"},
             "matchExpressions": [
@@ -349,8 +349,8 @@ mod tests {
                 {"key": "app", "operator": "In", "values": ["db", "web"]},
             ],
         }))
-        .expect("a good selector");
-        let typed = ParsedLabelSelector::from_label_selector(&selector).expect("a good selector");
+        .expect("a valid selector");
+        let typed = ParsedLabelSelector::from_label_selector(&selector).expect("a valid selector");
         assert!(typed.matches(&labels(&[("app", "web")])));
         assert!(!typed.matches(&labels(&[("app", "web"), ("tier", "a")])));
         assert!(!typed.matches(&labels(&[("app", "web"), ("x", "")])));
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_typed_selector_is_told_field_by_field() {
+    fn errors_in_a_typed_selector_name_its_fields() {
         let selector: LabelSelector = serde_json::from_value(json!({
             "matchExpressions": [
                 {"key": "a", "operator": "In"},

@@ -175,7 +175,7 @@ spec:
         (
             compile_text(both),
             "test.yaml:13: jobset/train: spec.replicatedJobs[0].template.spec.scheduling: Forbidden: \
-             spec.scheduling.replicatedJobPolicies[0] asks for the same pods: say it in one of the two places\n",
+             spec.scheduling.replicatedJobPolicies[0] is about the same pods: use only one of the two\n",
         ),
         (
             alone("{scheduling: {policy: {}, schedulingPolicy: {}}}"),
@@ -243,8 +243,8 @@ spec:
 ";
     assert_eq!(
         compile_text(text),
-        "test.yaml:8: jobset/train: spec.scheduling.schedulingPolicy.gang.minCount: Forbidden: unknown field: a JobSet as a \
-         whole counts its replicatedJobs, in minGroupCount\n"
+        "test.yaml:8: jobset/train: spec.scheduling.schedulingPolicy.gang.minCount: Forbidden: unknown field: the gang of \
+         a JobSet counts replicatedJobs, in minGroupCount\n"
     );
     let text = text.replace("{minCount: 2}", "{minGroupCount: 2}");
     assert_eq!(

@@ -15,21 +15,21 @@ use crate::views::view;
 pub struct CompositePodGroupView {
     /// Metadata.
     pub metadata: MetaView,
-    /// Where it belongs.
+    /// Parent, policy and constraints.
     pub spec: CompositePodGroupSpecView,
 }
 
 view!(CompositePodGroupView, kinds::COMPOSITE_POD_GROUP);
 
 impl CompositePodGroupView {
-    /// Whether the groups below it have to be placed together, or in one domain.
+    /// Whether its groups must be placed together or in one domain.
     pub fn has_gang_or_topology(&self) -> bool {
         let constraints = self.spec.scheduling_constraints.as_ref();
         let is_close = constraints.and_then(|one| one.topology.as_ref()).is_some_and(|topology| !topology.is_empty());
         self.spec.scheduling_policy.gang.is_some() || is_close
     }
 
-    /// CompositePodGroups by `namespace/name` of the one they belong to.
+    /// CompositePodGroups by `namespace/name` of their parent.
     pub const BY_PARENT: Index<CompositePodGroupView> = Index {
         name: "parent",
         values: |group| {
@@ -43,7 +43,7 @@ impl CompositePodGroupView {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CompositePodGroupSpecView {
-    /// The group that this one belongs to.
+    /// The parent CompositePodGroup.
     pub parent_composite_pod_group_name: Option<Box<str>>,
     /// Basic or gang.
     pub scheduling_policy: CompositePodGroupSchedulingPolicy,

@@ -15,9 +15,9 @@ use crate::views::view;
 pub struct CronJobView {
     /// Metadata.
     pub metadata: MetaView,
-    /// What was asked for.
+    /// Desired state.
     pub spec: CronJobSpecView,
-    /// What has been started.
+    /// Observed state.
     pub status: CronJobStatusView,
 }
 
@@ -27,35 +27,35 @@ view!(CronJobView, kinds::CRON_JOB);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CronJobSpecView {
-    /// When, in cron's words.
+    /// The schedule in cron format.
     pub schedule: String,
-    /// On which clocks; an IANA name.
+    /// The IANA name of the schedule's time zone.
     pub time_zone: Option<String>,
-    /// How late a Job may still be started.
+    /// How late a Job may still be started, in seconds.
     pub starting_deadline_seconds: Option<i64>,
     /// `Allow`, `Forbid` or `Replace`; empty means Allow.
     pub concurrency_policy: String,
-    /// Nothing is started while set.
+    /// While true, no Job is started.
     pub suspend: Option<bool>,
-    /// What the Jobs look like.
+    /// The template of the Jobs.
     pub job_template: JobTemplateView,
-    /// How many Jobs that completed are kept; unset: all.
+    /// How many completed Jobs are kept. Unset means all.
     pub successful_jobs_history_limit: Option<i32>,
-    /// How many Jobs that failed are kept; unset: all.
+    /// How many failed Jobs are kept. Unset means all.
     pub failed_jobs_history_limit: Option<i32>,
 }
 
-/// `cronJob.spec.jobTemplate`: the Jobs' spec stays text until one is made from it.
+/// `cronJob.spec.jobTemplate`. The Jobs' spec is decoded when a Job is created.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JobTemplateView {
-    /// What the Jobs' metadata begins with.
+    /// Metadata of the template.
     pub metadata: JobTemplateMetaView,
     /// The Jobs' spec as JSON.
     pub spec: Option<Box<RawValue>>,
 }
 
-/// `cronJob.spec.jobTemplate.metadata`, as far as Jobs get it.
+/// `cronJob.spec.jobTemplate.metadata`: the fields that Jobs get.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JobTemplateMetaView {
@@ -69,9 +69,9 @@ pub struct JobTemplateMetaView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CronJobStatusView {
-    /// Jobs that were started and have not ended.
+    /// Jobs that were started and have not finished.
     pub active: Vec<ActiveJobView>,
-    /// The time that the schedule names for the last Job that was started; not the time of its start.
+    /// The scheduled time of the last Job that was started, not its start time.
     pub last_schedule_time: Option<Timestamp>,
     /// When a Job last completed.
     pub last_successful_time: Option<Timestamp>,
@@ -85,6 +85,6 @@ pub struct ActiveJobView {
     pub name: String,
     /// The Job's uid.
     pub uid: String,
-    /// The Job's version when it was started.
+    /// The Job's `resourceVersion` when it was started.
     pub resource_version: String,
 }

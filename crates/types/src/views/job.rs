@@ -17,22 +17,22 @@ use crate::views::view;
 pub struct JobView {
     /// Metadata.
     pub metadata: MetaView,
-    /// What was asked for.
+    /// Desired state.
     pub spec: JobSpecView,
-    /// What was counted.
+    /// Observed state.
     pub status: JobStatusView,
 }
 
 view!(JobView, kinds::JOB, strip: JobView::strip_finished);
 
 impl JobView {
-    /// Jobs by the uid of the owner that manages them.
+    /// Jobs by the uid of their controller.
     pub const BY_CONTROLLER: Index<JobView> = Index {
         name: "controller",
         values: |job| job.metadata.controller().map(|owner| owner.uid.clone()).into_iter().collect(),
     };
 
-    /// Jobs by `namespace/name` of the Workload that they name themselves.
+    /// Jobs by `namespace/name` of the Workload in `spec.workloadRef`.
     pub const BY_WORKLOAD_REF: Index<JobView> = Index {
         name: "workload-ref",
         values: |job| {
@@ -41,7 +41,7 @@ impl JobView {
         },
     };
 
-    /// Jobs by `namespace/name` of the PodGroup that their pod template names.
+    /// Jobs by `namespace/name` of the PodGroup in their pod template.
     pub const BY_TEMPLATE_GROUP: Index<JobView> = Index {
         name: "template-group",
         values: |job| {
@@ -50,8 +50,9 @@ impl JobView {
         },
     };
 
-    /// Jobs by one label that their pods must carry, as [`PodView::BY_LOOSE_LABEL`](super::PodView::BY_LOOSE_LABEL)
-    /// writes it; a Job whose selector demands no certain value stands under its namespace and `/`.
+    /// Jobs by one label of their selector, in the format of
+    /// [`PodView::BY_ORPHAN_LABEL`](super::PodView::BY_ORPHAN_LABEL). A Job whose selector requires no fixed value is
+    /// listed under its namespace and `/`.
     pub const BY_SELECTOR: Index<JobView> = Index {
         name: "selector",
         values: |job| {
@@ -64,13 +65,13 @@ impl JobView {
         },
     };
 
-    /// The condition that says how and when the Job reached its end; none while it has not.
+    /// The condition Complete or Failed that is True; `None` while the Job has not finished.
     pub fn finished_condition(&self) -> Option<&Condition> {
         let is_end = |condition: &&Condition| matches!(condition.kind.as_str(), "Complete" | "Failed");
         self.status.conditions.iter().filter(is_end).find(|condition| condition.status == "True")
     }
 
-    /// A Job that has ended makes no more pods, takes on none, and judges none.
+    /// Drops fields that are not read of a finished Job: it creates, adopts and counts no more pods.
     fn strip_finished(&mut self) {
         if self.finished_condition().is_none() {
             return;
@@ -87,60 +88,60 @@ impl JobView {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSpecView {
-    /// Most pods at a time.
+    /// Maximum number of pods at a time.
     pub parallelism: Option<i32>,
-    /// How many must succeed; unset: one success ends it.
+    /// How many pods must succeed. If unset, one success completes the Job.
     pub completions: Option<i32>,
     /// `NonIndexed` or `Indexed`.
     pub completion_mode: Option<String>,
-    /// How many failures are too many.
+    /// Number of failures after which the Job fails.
     pub backoff_limit: Option<i32>,
-    /// No pods while set.
+    /// While true, the Job has no pods.
     pub suspend: Option<bool>,
     /// Seconds the Job may be active.
     pub active_deadline_seconds: Option<i64>,
-    /// Seconds after its end when the Job may be deleted; unset: never.
+    /// Seconds after its end at which the Job is deleted. Unset means never.
     pub ttl_seconds_after_finished: Option<i32>,
-    /// Which pods are its own.
+    /// Selects the Job's pods.
     pub selector: Option<LabelSelector>,
-    /// Another controller's name: then it is not ours.
+    /// The controller that manages the Job, if it is not ours.
     pub managed_by: Option<String>,
     /// `Failed` or `TerminatingOrFailed`.
     pub pod_replacement_policy: Option<String>,
-    /// Rules that ignore or sharpen failures.
+    /// Rules for the failures of pods.
     pub pod_failure_policy: Option<PodFailurePolicy>,
-    /// Rules that end the Job early.
+    /// Rules that complete the Job early.
     pub success_policy: Option<SuccessPolicy>,
-    /// How many failures of one index are too many.
+    /// Number of failures of one index after which the index fails.
     pub backoff_limit_per_index: Option<i32>,
-    /// How many failed indexes are too many; only with `backoff_limit_per_index`.
+    /// Number of failed indexes after which the Job fails. Used only with `backoff_limit_per_index`.
     pub max_failed_indexes: Option<i32>,
     /// Gang, topology, disruption, claims.
     pub scheduling: Option<JobSchedulingConfiguration>,
-    /// The Workload whose group the pods join; counts only while its gate is on.
+    /// The Workload whose group the pods join. Ignored while the gate `JobWorkloadRef` is off.
     pub workload_ref: Option<WorkloadRefView>,
     /// The pod template.
     pub template: PodTemplateView,
 }
 
-/// `job.spec.workloadRef`: a Workload of the Job's own namespace, which is all that validation lets through.
+/// `job.spec.workloadRef`: a Workload in the Job's namespace. Validation refuses all other references.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct WorkloadRefView {
     /// The Workload's name.
     pub name: String,
-    /// Its uid, where the Job wants that one and no other; empty otherwise.
+    /// The uid that the Workload must have; empty for any.
     pub uid: String,
 }
 
-/// The pod template: a few fields decoded, the whole kept as text until a pod is made from it.
+/// The pod template. A few fields are decoded, and the rest stays JSON until a pod is created.
 #[derive(Clone, Debug, Default)]
 pub struct PodTemplateView {
     /// The template's JSON.
     pub raw: Option<Box<RawValue>>,
     /// Labels of the pods.
     pub labels: SmallMap<String>,
-    /// Set by a user or parent who brings the PodGroup along.
+    /// Set by a user or parent that creates the PodGroup.
     pub scheduling_group: Option<String>,
     /// Copied to the Workload's templates.
     pub priority_class_name: Option<String>,
@@ -187,7 +188,7 @@ pub struct JobStatusView {
     /// Complete, Failed, Suspended and others.
     #[serde(deserialize_with = "tight")]
     pub conditions: Vec<Condition>,
-    /// When the controller first worked on it (again, after a resume).
+    /// When the controller first processed the Job, or first after the last resume.
     pub start_time: Option<Timestamp>,
     /// When it completed.
     pub completion_time: Option<Timestamp>,
@@ -195,7 +196,7 @@ pub struct JobStatusView {
     pub active: i32,
     /// Active pods that are ready.
     pub ready: Option<i32>,
-    /// Pods being deleted that have not ended.
+    /// Pods that are being deleted and have not finished.
     pub terminating: Option<i32>,
     /// Pods (or indexes) that succeeded.
     pub succeeded: i32,
@@ -203,13 +204,13 @@ pub struct JobStatusView {
     pub failed: i32,
     /// Indexes that succeeded, as `0-3,5`.
     pub completed_indexes: String,
-    /// Indexes that failed, in the same form; unset unless the Job gives up indexes one by one.
+    /// Indexes that failed, in the same format. Unset unless `backoff_limit_per_index` is set.
     pub failed_indexes: Option<String>,
-    /// Finished pods that still hold the tracking finalizer.
+    /// Finished pods that still have the tracking finalizer.
     pub uncounted_terminated_pods: Option<UncountedPodsView>,
 }
 
-/// Uids of finished pods on their way into the counts.
+/// Uids of finished pods that are not counted yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UncountedPodsView {

@@ -1,4 +1,4 @@
-//! What all kinds share: identity, version, labels, owners.
+//! Fields that all kinds share: identity, version, labels, owners.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::kinds::ApiResource;
 use crate::revision::Revision;
 use crate::small_map::SmallMap;
 
-/// A kind as a cache sees it.
+/// A kind as a cache stores it.
 pub trait View: Send + Sync + fmt::Debug + Sized + 'static {
     /// The kind, from the registry.
     const RESOURCE: &'static ApiResource;
@@ -17,15 +17,15 @@ pub trait View: Send + Sync + fmt::Debug + Sized + 'static {
     /// The object's metadata.
     fn meta(&self) -> &MetaView;
 
-    /// Reads the view from the object's JSON; fields that no view has are skipped without being decoded.
+    /// Decodes the view from the object's JSON. Fields that the view does not have are skipped.
     fn decode(bytes: &[u8]) -> Result<Self, serde_json::Error>;
 
-    /// Lets go of what no control loop reads of an object in this state. Caches hold objects so: most objects of a
-    /// cluster have ended, and only those that have not are looked at closely.
+    /// Drops the fields that no control loop reads of an object in this state. Caches store objects stripped: most
+    /// objects of a cluster have finished, and only the others need all fields.
     fn strip(&mut self) {}
 }
 
-/// Namespace and name; the namespace is empty for cluster-scoped kinds. Orders as the API lists: namespace, then name.
+/// Namespace and name. The namespace is empty for cluster-scoped kinds. Ordered as the API lists: namespace, then name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// Empty for cluster-scoped kinds.
@@ -55,32 +55,32 @@ pub struct MetaView {
     pub name: String,
     /// Empty for cluster-scoped kinds.
     pub namespace: String,
-    /// Identity over the object's life; a re-created object has another.
+    /// Identity of the object. A re-created object has a different one.
     pub uid: String,
-    /// Version of this state of the object.
+    /// Revision of the last write to the object.
     pub resource_version: Revision,
-    /// Counts changes of the spec, for kinds that count them.
+    /// Number of changes of the spec, for kinds that count them.
     pub generation: i64,
     /// Labels.
     pub labels: SmallMap<String>,
-    /// Annotations, without the copy of the manifest that kubectl keeps there.
+    /// Annotations, without kubectl's copy of the manifest.
     #[serde(deserialize_with = "annotations_without_last_applied")]
     pub annotations: SmallMap<String>,
     /// Owners; at most one has `controller: true`.
     #[serde(deserialize_with = "tight")]
     pub owner_references: Vec<OwnerRef>,
-    /// Who must act before the object may go.
+    /// Finalizers that must be removed before the object is deleted.
     #[serde(deserialize_with = "tight")]
     pub finalizers: Vec<String>,
-    /// When the server took the object in.
+    /// When the object was created.
     pub creation_timestamp: Option<Timestamp>,
-    /// Set once deletion was asked for and something (a finalizer, a grace period) holds the object.
+    /// Set when deletion was requested and a finalizer or grace period delays it.
     pub deletion_timestamp: Option<Timestamp>,
-    /// How long before that it was asked for.
+    /// The grace period of the deletion.
     pub deletion_grace_period_seconds: Option<i32>,
 }
 
-/// A list without room for more. Lists are read into room for four, and caches hold them by the hundred thousand.
+/// A list without spare capacity. Decoding allocates for four items, and caches hold hundreds of thousands of lists.
 pub(crate) fn tight<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     let mut list = Vec::deserialize(from)?;
     list.shrink_to_fit();
@@ -93,17 +93,17 @@ impl MetaView {
         ObjectKey::new(self.namespace.clone(), self.name.clone())
     }
 
-    /// The owner that manages this object, if any.
+    /// The owner reference with `controller: true`.
     pub fn controller(&self) -> Option<&OwnerRef> {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 
-    /// Whether deletion was asked for.
+    /// Whether deletion was requested.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// Whether `finalizer` is on the object.
+    /// Whether the object has `finalizer`.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|held| held == finalizer)
     }
@@ -131,13 +131,13 @@ pub struct OwnerRef {
     pub name: String,
     /// Identity of the owner.
     pub uid: String,
-    /// Whether the owner manages this object.
+    /// Whether the owner is the controller of this object.
     pub controller: bool,
     /// Whether foreground deletion of the owner waits for this object.
     pub block_owner_deletion: bool,
 }
 
-/// A condition in the form that pods, nodes, Jobs and PodGroups share.
+/// A condition in the format that pods, nodes, Jobs and PodGroups share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
@@ -148,28 +148,28 @@ pub struct Condition {
     pub status: String,
     /// CamelCase reason.
     pub reason: String,
-    /// Text for people.
+    /// Message for people.
     pub message: String,
     /// When `status` last changed.
     pub last_transition_time: Option<Timestamp>,
 }
 
 impl Condition {
-    /// Whether `conditions` hold `kind` with status True.
+    /// Whether `conditions` has `kind` with status True.
     pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
         conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
     }
 }
 
-/// One way to look objects up in a cache besides their key.
+/// An index of a cache.
 pub struct Index<V> {
     /// Name of the index, unique per cache.
     pub name: &'static str,
-    /// The values under which an object is found.
+    /// The values under which an object is indexed.
     pub values: fn(&V) -> Vec<String>,
 }
 
-// Not derived: an index is copyable whatever the view is.
+// Not derived: an index can be copied even if the view cannot.
 impl<V> Clone for Index<V> {
     fn clone(&self) -> Self {
         *self

@@ -1,4 +1,4 @@
-//! Namespaces as the controller that empties them reads them.
+//! Namespaces as the namespace controller reads them.
 
 use serde::Deserialize;
 
@@ -12,9 +12,9 @@ use crate::views::view;
 pub struct NamespaceView {
     /// Metadata.
     pub metadata: MetaView,
-    /// Who holds it.
+    /// Finalizers.
     pub spec: NamespaceSpecView,
-    /// How its deletion stands.
+    /// Observed state.
     pub status: NamespaceStatusView,
 }
 
@@ -24,7 +24,7 @@ view!(NamespaceView, kinds::NAMESPACE);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NamespaceSpecView {
-    /// Who must act before the namespace may go.
+    /// Finalizers that must be removed before the namespace is deleted.
     pub finalizers: Vec<String>,
 }
 
@@ -32,6 +32,6 @@ pub struct NamespaceSpecView {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NamespaceStatusView {
-    /// What is in the way of its deletion.
+    /// Progress of its deletion.
     pub conditions: Vec<Condition>,
 }

@@ -13,11 +13,11 @@ use crate::views::view;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeView {
-    /// Metadata; labels carry the topology.
+    /// Metadata. The labels have the topology.
     pub metadata: MetaView,
-    /// Taints and whether pods may come.
+    /// Taints, and whether the node is cordoned.
     pub spec: NodeSpecView,
-    /// What the node has.
+    /// Allocatable resources, conditions and images.
     pub status: NodeStatusView,
 }
 
@@ -27,7 +27,7 @@ view!(NodeView, kinds::NODE);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpecView {
-    /// Cordoned.
+    /// Whether the node is cordoned.
     pub unschedulable: bool,
     /// Taints.
     pub taints: Vec<Taint>,
@@ -37,7 +37,7 @@ pub struct NodeSpecView {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatusView {
-    /// What pods may use.
+    /// Resources for pods.
     pub allocatable: SmallMap<Quantity>,
     /// Ready and others.
     pub conditions: Vec<Condition>,
@@ -50,9 +50,9 @@ pub struct NodeStatusView {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ImageView {
-    /// All names it goes by.
+    /// All names of the image.
     #[serde(deserialize_with = "tight")]
     pub names: Vec<Box<str>>,
-    /// What a pull of it is spared.
+    /// Size of the image in bytes.
     pub size_bytes: i64,
 }

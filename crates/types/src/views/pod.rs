@@ -1,4 +1,4 @@
-//! Pods as the scheduler, the Job controller and the nodes read them.
+//! Pods as the scheduler, the Job controller and the simulated nodes read them.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAffinity, Toleration};
@@ -21,20 +21,21 @@ pub const CONTROLLER_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 pub struct PodView {
     /// Metadata.
     pub metadata: MetaView,
-    /// What was asked for.
+    /// Desired state.
     pub spec: PodSpecView,
-    /// What is.
+    /// Observed state.
     pub status: PodStatusView,
 }
 
 view!(PodView, kinds::POD, strip: PodView::strip_finished);
 
 impl PodView {
-    /// Reason of the condition `DisruptionTarget` on a pod that our scheduler takes away so that others, or its own gang as
-    /// a whole, can start. No Job counts it as a failure.
+    /// Reason of the condition `DisruptionTarget` on a pod that our scheduler deletes so that other pods, or its own
+    /// gang as a whole, can start. It does not count as a failure of the Job.
     pub const RELEASED_BY_SCHEDULER: &str = "ReleasedByScheduler";
-    /// Pods by the uid of the owner that manages them. Those of a Job that succeeded and that nobody holds any more stand
-    /// apart, under [`PodView::settled_of`]: a large Job has many of them, and nearly nothing to do with them.
+    /// Pods by the uid of their controller. Pods of a Job that succeeded and have no finalizer any more are indexed
+    /// apart, under [`PodView::counted_index_value`]: a large Job has many of them, and its controller rarely needs
+    /// them.
     pub const BY_CONTROLLER: Index<PodView> = Index {
         name: "controller",
         values: |pod| {
@@ -44,7 +45,7 @@ impl PodView {
             pod.metadata.controller().map(value).into_iter().collect()
         },
     };
-    /// Pods that nobody manages, by `namespace/key=value` of each of their labels.
+    /// Pods without a controller, by `namespace/key=value` of each of their labels.
     pub const BY_ORPHAN_LABEL: Index<PodView> = Index {
         name: "loose-label",
         values: |pod| {
@@ -53,12 +54,12 @@ impl PodView {
             labels.map(|(key, value)| format!("{namespace}/{key}={value}")).collect()
         },
     };
-    /// Where [`PodView::BY_CONTROLLER`] has the pods of a Job that have succeeded and were let go.
+    /// The value in [`PodView::BY_CONTROLLER`] for the pods of a Job that succeeded and have no finalizer any more.
     pub fn counted_index_value(controller_uid: &str) -> String {
         format!("{controller_uid}/settled")
     }
 
-    /// Whether it succeeded, is held by nobody, and is without doubt selected by the Job that controls it.
+    /// Whether the pod succeeded, has no finalizer, and certainly matches the selector of the Job that controls it.
     fn is_counted_for(&self, owner: &OwnerRef) -> bool {
         self.status.phase == PodPhase::Succeeded
             && self.metadata.finalizers.is_empty()
@@ -84,12 +85,13 @@ impl PodView {
         self.spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref())
     }
 
-    /// Whether the pod has ended, well or not.
+    /// Whether the pod has finished, successfully or not.
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase, PodPhase::Succeeded | PodPhase::Failed)
     }
 
-    /// A pod that has ended is neither placed nor run. Why it failed is still asked; why it succeeded is not.
+    /// Drops fields that are not read of a finished pod. The reason of a failure is still read, that of a success is
+    /// not.
     fn strip_finished(&mut self) {
         if !self.is_finished() {
             return;
@@ -105,7 +107,7 @@ impl PodView {
             ..PodSpecView::default()
         };
         if self.status.phase == PodPhase::Succeeded {
-            // Tells when a pod ended whose containers do not.
+            // The time of this condition is the end of a pod whose containers have no end time.
             self.status.conditions.retain(|condition| condition.kind == "Ready");
             self.status.conditions.shrink_to_fit();
         }
@@ -118,7 +120,7 @@ impl PodView {
 pub struct PodSpecView {
     /// Set by a bind; empty before.
     pub node_name: String,
-    /// Who places this pod.
+    /// The scheduler of this pod.
     pub scheduler_name: InternedStr,
     /// Membership in a PodGroup.
     pub scheduling_group: Option<SchedulingGroupView>,
@@ -126,11 +128,11 @@ pub struct PodSpecView {
     pub priority: Option<i32>,
     /// `Always`, `OnFailure` or `Never`.
     pub restart_policy: InternedStr,
-    /// Labels a node must carry.
+    /// Labels that the node must have.
     pub node_selector: SmallMap<String>,
-    /// Of inter-pod terms it is only read whether there are any.
+    /// Of inter-pod terms only their presence is read.
     pub affinity: Option<Box<AffinityView>>,
-    /// Taints the pod stands.
+    /// Taints that the pod tolerates.
     #[serde(deserialize_with = "tight")]
     pub tolerations: Vec<Toleration>,
     /// Main containers.
@@ -139,25 +141,25 @@ pub struct PodSpecView {
     /// Init containers and, with `restartPolicy: Always`, sidecars.
     #[serde(deserialize_with = "tight")]
     pub init_containers: Vec<ContainerView>,
-    /// What the runtime class adds to the requests.
+    /// Overhead of the runtime class, added to the requests.
     pub overhead: SmallMap<Quantity>,
-    /// Requests of the pod as a whole.
+    /// Requests at pod level.
     pub resources: Option<ResourcesView>,
-    /// While any is left the pod is not placed.
+    /// While there is one, the pod is not scheduled.
     pub scheduling_gates: Vec<SchedulingGateView>,
-    /// What is mounted.
+    /// Volumes that matter for scheduling.
     #[serde(deserialize_with = "volumes")]
     pub volumes: VolumesView,
-    /// Whether pods must be spread over domains.
+    /// Whether a topology spread constraint must be satisfied.
     #[serde(rename = "topologySpreadConstraints", deserialize_with = "hard_spread")]
     pub must_spread: bool,
-    /// Whether devices are claimed.
+    /// Whether the pod has resource claims.
     #[serde(rename = "resourceClaims", deserialize_with = "any")]
     pub claims_devices: bool,
 }
 
 impl PodSpecView {
-    /// What the pod demands of its place and no plugin looks at yet, by field.
+    /// Fields with scheduling requirements that no plugin supports yet.
     pub fn unsupported_fields(&self) -> Vec<&'static str> {
         let affinity = self.affinity.as_ref();
         let is_required = |terms: Option<PodTermsView>| terms.is_some_and(|terms| terms.is_required);
@@ -172,12 +174,12 @@ impl PodSpecView {
     }
 }
 
-/// `pod.spec.volumes`, as far as it is read.
+/// `pod.spec.volumes`: the fields that are read.
 #[derive(Clone, Debug, Default)]
 pub struct VolumesView {
     /// References of the images that are mounted.
     pub images: Box<[Box<str>]>,
-    /// Whether a claim is mounted, and with it a volume that may not be reached from every node.
+    /// Whether a claim is mounted. Its volume may not be reachable from every node.
     pub has_claims: bool,
 }
 
@@ -224,17 +226,17 @@ fn any<'de, D: serde::Deserializer<'de>>(list: D) -> Result<bool, D::Error> {
 pub struct AffinityView {
     /// Required and preferred node terms.
     pub node_affinity: Option<NodeAffinity>,
-    /// Whom the pod wants to be near.
+    /// Terms that attract the pod to other pods.
     pub pod_affinity: Option<PodTermsView>,
-    /// Whom the pod wants to be away from.
+    /// Terms that keep the pod away from other pods.
     pub pod_anti_affinity: Option<PodTermsView>,
 }
 
-/// `pod.spec.affinity.podAffinity` and `podAntiAffinity`, as far as they are read.
+/// `pod.spec.affinity.podAffinity` and `podAntiAffinity`: the fields that are read.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodTermsView {
-    /// Whether there are terms that must hold.
+    /// Whether there are required terms.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "any")]
     pub is_required: bool,
 }
@@ -255,7 +257,7 @@ pub struct SchedulingGroupView {
     pub pod_group_name: Option<String>,
 }
 
-/// One container, as far as placing it goes.
+/// A container: the fields that scheduling reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerView {
@@ -265,7 +267,7 @@ pub struct ContainerView {
     pub image: String,
     /// Requests (limits without a request become requests by defaulting).
     pub resources: ResourcesView,
-    /// Ports; only host ports matter for placement.
+    /// Ports. Only host ports matter for scheduling.
     pub ports: Box<[PortView]>,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<Box<str>>,
@@ -275,7 +277,7 @@ pub struct ContainerView {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ResourcesView {
-    /// What placement reserves.
+    /// What the scheduler reserves.
     pub requests: SmallMap<Quantity>,
 }
 
@@ -302,9 +304,9 @@ pub enum PodPhase {
     Running,
     /// All containers ended with exit code 0.
     Succeeded,
-    /// All containers ended, at least one of them not well.
+    /// All containers ended, at least one of them with an error.
     Failed,
-    /// The node cannot be asked.
+    /// The node does not respond.
     #[serde(other)]
     Unknown,
 }
@@ -313,7 +315,7 @@ pub enum PodPhase {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatusView {
-    /// Where the pod is in its life.
+    /// The phase of the pod.
     pub phase: PodPhase,
     /// PodScheduled, Ready, DisruptionTarget and others.
     #[serde(deserialize_with = "tight")]
@@ -324,9 +326,9 @@ pub struct PodStatusView {
     /// One per init container.
     #[serde(deserialize_with = "tight")]
     pub init_container_statuses: Vec<ContainerStatusView>,
-    /// When the kubelet took the pod.
+    /// When the kubelet accepted the pod.
     pub start_time: Option<Timestamp>,
-    /// Whether a kubelet put the pod out to save its node; `reason: Evicted` on the wire.
+    /// Whether a kubelet evicted the pod to protect its node; `reason: Evicted` on the wire.
     #[serde(rename = "reason", deserialize_with = "is_evicted")]
     pub evicted: bool,
 }
@@ -341,9 +343,9 @@ fn is_evicted<'de, D: serde::Deserializer<'de>>(reason: D) -> Result<bool, D::Er
 pub struct ContainerStatusView {
     /// Name of the container.
     pub name: String,
-    /// How often it was started again.
+    /// How often it was restarted.
     pub restart_count: i32,
-    /// Waiting (neither is set), running or terminated.
+    /// Waiting (neither field is set), running or terminated.
     pub state: ContainerStateView,
 }
 
@@ -357,7 +359,7 @@ pub struct ContainerStateView {
     pub terminated: Option<ContainerTerminatedView>,
 }
 
-/// Since when a container runs.
+/// A running container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerRunningView {
@@ -365,7 +367,7 @@ pub struct ContainerRunningView {
     pub started_at: Option<Timestamp>,
 }
 
-/// How a container ended.
+/// A terminated container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerTerminatedView {
@@ -379,9 +381,9 @@ pub struct ContainerTerminatedView {
 mod tests {
     use super::*;
 
-    /// There are more pods than of anything else, and an allocator hands out memory in steps: 640 bytes is one, 768 the next.
+    /// Pods are the most frequent objects, and the allocator has size classes: 640 bytes is one, 768 the next.
     #[test]
-    fn a_pod_takes_little_room() {
+    fn pod_view_fits_its_size_class() {
         let counts_of_arc = 2 * size_of::<usize>();
         assert!(size_of::<PodView>() + counts_of_arc <= 640, "{}", size_of::<PodView>());
         assert!(size_of::<ContainerView>() <= 96, "{}", size_of::<ContainerView>());

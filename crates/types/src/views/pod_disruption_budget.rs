@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets as the controller that counts for them reads them.
+//! PodDisruptionBudgets as the disruption controller reads them.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use crate::views::view;
 pub struct PodDisruptionBudgetView {
     /// Metadata.
     pub metadata: MetaView,
-    /// Which pods, and how many of them.
+    /// Selector and limits.
     pub spec: PodDisruptionBudgetSpec,
-    /// How it stands.
+    /// Observed state.
     pub status: PodDisruptionBudgetStatusView,
 }
 
 view!(PodDisruptionBudgetView, kinds::POD_DISRUPTION_BUDGET);
 
 impl PodDisruptionBudgetView {
-    /// Budgets by their namespace.
+    /// Budgets by namespace.
     pub const BY_NAMESPACE: Index<PodDisruptionBudgetView> =
         Index { name: "namespace", values: |budget| vec![budget.metadata.namespace.clone()] };
 }
@@ -34,17 +34,17 @@ impl PodDisruptionBudgetView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetStatusView {
-    /// The generation that was counted for.
+    /// The generation for which the status was computed.
     pub observed_generation: i64,
-    /// Pods whose eviction the server has taken in and that may still look healthy, and since when.
+    /// Pods whose eviction the server has accepted and that may still look healthy, with the time of the eviction.
     pub disrupted_pods: BTreeMap<String, Timestamp>,
     /// How many pods may be evicted.
     pub disruptions_allowed: i32,
-    /// How many are healthy.
+    /// Number of healthy pods.
     pub current_healthy: i32,
-    /// How many must be.
+    /// Number of pods that must be healthy.
     pub desired_healthy: i32,
-    /// How many there should be.
+    /// Number of pods that the budget expects.
     pub expected_pods: i32,
     /// Conditions.
     pub conditions: Vec<Condition>,

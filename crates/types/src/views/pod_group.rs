@@ -24,7 +24,7 @@ pub struct PodGroupView {
 view!(PodGroupView, kinds::POD_GROUP);
 
 impl PodGroupView {
-    /// PodGroups by `namespace/workloadName` of the Workload they were made from.
+    /// PodGroups by `namespace/workloadName` of their Workload.
     pub const BY_WORKLOAD: Index<PodGroupView> = Index {
         name: "workload",
         values: |group| {
@@ -33,7 +33,7 @@ impl PodGroupView {
         },
     };
 
-    /// PodGroups by `namespace/name` of the CompositePodGroup they belong to.
+    /// PodGroups by `namespace/name` of their parent CompositePodGroup.
     pub const BY_PARENT: Index<PodGroupView> = Index {
         name: "parent",
         values: |group| {
@@ -47,12 +47,12 @@ impl PodGroupView {
         self.spec.scheduling_policy.gang.as_ref().map(|gang| gang.min_count)
     }
 
-    /// Annotation on a PodGroup, or on the Job it is made for: what holds for pods that come once `minCount` was reached.
-    /// `OnceSatisfied` (as without it): they are placed as they come, while others of the group run. `AlwaysMin`: only
-    /// if bound and new ones together reach `minCount`.
+    /// Annotation on a PodGroup, or on the Job it is created for: the rule for pods that come after `minCount` was
+    /// reached. `OnceSatisfied` (default): they are placed as they come while others of the group run. `AlwaysMin`:
+    /// only if bound and new pods together reach `minCount`.
     pub const AFTER_MIN_COUNT_ANNOTATION: &str = "phalanx.dev/after-min-count";
 
-    /// Whether the group had its `minCount` once, and need not have it again for later pods to be placed.
+    /// Whether the group has reached its `minCount` once and need not reach it again for later pods.
     pub fn is_satisfied(&self) -> bool {
         let always = self
             .metadata
@@ -62,32 +62,31 @@ impl PodGroupView {
         !always && Condition::is_true(&self.status.conditions, "PodGroupInitiallyScheduled")
     }
 
-    /// Annotation on a PodGroup: how many pods the group can have at once from now on, a whole number. A gang waits for no
-    /// more than that, and topology domains are chosen for that many. Our Job controller keeps it on the PodGroups that it
-    /// makes: the parallelism, or what is left to complete.
+    /// Annotation on a PodGroup: the maximum number of pods that the group can still have at once, an integer. A gang
+    /// waits for no more than that, and topology domains are chosen for that many. Our Job controller sets it on the
+    /// PodGroups that it creates: the parallelism, or the remaining completions.
     pub const EXPECTED_COUNT_ANNOTATION: &str = "phalanx.dev/expected-count";
 
-    /// How many pods the group can have at once from now on, where [`PodGroupView::EXPECTED_COUNT`] says so; the text where
-    /// it is no such number.
+    /// The value of [`PodGroupView::EXPECTED_COUNT_ANNOTATION`]. `Err` has a text that is not a valid number.
     pub fn expected_count(&self) -> Option<Result<usize, &str>> {
         let text = self.metadata.annotations.get(PodGroupView::EXPECTED_COUNT_ANNOTATION)?;
         Some(text.parse::<u32>().map(|count| count as usize).map_err(|_| text.as_str()))
     }
 
-    /// How many members a gang needs at least, those that succeeded included: `minCount`, or what there can be; `None` for
-    /// a Basic group.
+    /// How many members a gang needs, including those that succeeded: `minCount`, or the maximum that it can have.
+    /// `None` for a Basic group.
     pub fn quorum(&self, succeeded_count: usize) -> Option<usize> {
         let min_count = usize::try_from(self.min_count()?).unwrap_or(0);
         let expected = self.expected_count().and_then(Result::ok);
         Some(quorum(min_count, expected, succeeded_count))
     }
 
-    /// Annotation of the objects that our controllers make: who made them.
+    /// Annotation of objects that our controllers create: the name of the controller.
     pub const MANAGED_BY_ANNOTATION: &str = "phalanx.dev/managed-by";
-    /// The Job controller, as [`PodGroupView::MANAGED_BY`] names it.
+    /// The Job controller's value of [`PodGroupView::MANAGED_BY_ANNOTATION`].
     pub const JOB_CONTROLLER: &str = "job-controller";
 
-    /// Whether our Job controller made the group.
+    /// Whether our Job controller created the group.
     pub fn is_managed_by_job_controller(&self) -> bool {
         self.metadata
             .annotations
@@ -95,9 +94,9 @@ impl PodGroupView {
             .is_some_and(|maker| maker == PodGroupView::JOB_CONTROLLER)
     }
 
-    /// Whether a pod that names the group can be a member. Any pod can be of a group without a controller. Otherwise the
-    /// pod's controller is the same, or one in between, such as the Job of a JobSet: what lies in between is not known
-    /// here, but it is of another kind. The scheduler counts by the same rule.
+    /// Whether a pod that names the group can be a member. A group without a controller admits any pod. Otherwise the
+    /// pod must have the same controller, or a controller of a different kind, such as the Job of a JobSet: the objects
+    /// in between are not known here. The scheduler counts by the same rule.
     pub fn admits(&self, pod: &PodView) -> bool {
         let Some(owner) = self.metadata.controller() else { return true };
         pod.metadata.controller().is_some_and(|other| {
@@ -112,7 +111,7 @@ impl PodGroupView {
     }
 }
 
-/// How many members a gang of `min_count` needs, those that succeeded included, when so many more are `expected` at most.
+/// How many members a gang of `min_count` needs, including those that succeeded, if at most `expected` more can come.
 pub fn quorum(min_count: usize, expected: Option<usize>, succeeded_count: usize) -> usize {
     let can_be = expected.map_or(usize::MAX, |expected| expected.saturating_add(succeeded_count));
     min_count.min(can_be).max(1)
@@ -122,9 +121,9 @@ pub fn quorum(min_count: usize, expected: Option<usize>, succeeded_count: usize)
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupSpecView {
-    /// The Workload and template the group was made from.
+    /// The Workload and template of the group.
     pub workload_ref: Option<WorkloadReference>,
-    /// The group of groups that it belongs to.
+    /// The parent CompositePodGroup.
     pub parent_composite_pod_group_name: Option<Box<str>>,
     /// Basic or gang.
     pub scheduling_policy: PodGroupSchedulingPolicy,
@@ -151,12 +150,12 @@ mod tests {
     use crate::views::View;
 
     #[test]
-    fn the_quorum_is_what_a_gang_can_have() {
+    fn quorum_is_at_most_what_a_gang_can_have() {
         for (annotation, succeeded_count, want) in [
             ("", 0, 3),
             (r#""phalanx.dev/expected-count": "8""#, 0, 3),
             (r#""phalanx.dev/expected-count": "1""#, 0, 1),
-            // Two are left beside the one that succeeded.
+            // Two are left, and one has succeeded.
             (r#""phalanx.dev/expected-count": "2""#, 1, 3),
             (r#""phalanx.dev/expected-count": "0""#, 0, 1),
             (r#""phalanx.dev/expected-count": "-1""#, 0, 3),

@@ -13,12 +13,12 @@ use crate::views::view;
 pub struct WorkloadView {
     /// Metadata.
     pub metadata: MetaView,
-    /// Templates; small, so the full type.
+    /// Templates. They are small, so this is the full type.
     #[serde(deserialize_with = "tight_spec")]
     pub spec: WorkloadSpec,
 }
 
-/// Most Workloads have one template, which is large: without room for three more.
+/// Decodes without spare capacity: most Workloads have one template, which is large.
 fn tight_spec<'de, D: Deserializer<'de>>(from: D) -> Result<WorkloadSpec, D::Error> {
     let mut spec = WorkloadSpec::deserialize(from)?;
     spec.pod_group_templates.iter_mut().for_each(Vec::shrink_to_fit);
@@ -28,7 +28,7 @@ fn tight_spec<'de, D: Deserializer<'de>>(from: D) -> Result<WorkloadSpec, D::Err
 view!(WorkloadView, kinds::WORKLOAD);
 
 impl WorkloadView {
-    /// Workloads by `namespace/group/kind/name` of the object they stand for.
+    /// Workloads by `namespace/group/kind/name` of the object in `spec.controllerRef`.
     pub const BY_CONTROLLER_REF: Index<WorkloadView> = Index {
         name: "controller-ref",
         values: |workload| {

@@ -1,4 +1,4 @@
-//! What may be written in a CronJob, and what may change.
+//! Validation of CronJobs, at creation and update.
 
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, Job, JobSpec};
 use workloadbuilder::rules::at_least;
@@ -9,12 +9,12 @@ use crate::field::{Error, ErrorKind, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{to_json, validate_object_meta, validate_object_meta_update};
 
-/// Its Jobs are named after it and the minute of their start, and a Job's name has at most 63 bytes.
+/// A Job's name has at most 63 bytes: the CronJob's name and the minute of its start.
 const MAX_NAME_BYTES: usize = 52;
-/// No part of a time zone's name is longer.
+/// The maximum length of a component of a time zone's name.
 const MAX_ZONE_PART_BYTES: usize = 14;
 
-/// What is wrong with a new CronJob.
+/// Validates a new CronJob.
 pub fn validate_create(cron_job: &CronJob, gates: &Gates) -> ErrorList {
     let path = Path::new("metadata");
     let mut errors = validate_object_meta(&cron_job.metadata, true, &path);
@@ -28,7 +28,7 @@ pub fn validate_create(cron_job: &CronJob, gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with a change of a CronJob.
+/// Validates a change of a CronJob.
 pub fn validate_update(new: &CronJob, old: &CronJob, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(validate_handwritten(&new.spec, Some(&old.spec), gates));
@@ -36,7 +36,7 @@ pub fn validate_update(new: &CronJob, old: &CronJob, gates: &Gates) -> ErrorList
     errors
 }
 
-/// What is wrong with a change of a CronJob's status: the controller is trusted with it.
+/// Validates a write to a CronJob's status. The controller is trusted.
 pub fn validate_status_update(new: &CronJob, old: &CronJob, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(validate_declarative(&new.spec, Some(&old.spec), gates));
@@ -68,7 +68,7 @@ fn validate_handwritten(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Ga
     errors
 }
 
-/// That there is one, the types declare. A zone belongs in its own field. A schedule that brought one before that was a rule may keep it.
+/// A zone belongs in `timeZone`. A schedule that has one may keep it. That the schedule is set is a declared rule.
 fn schedule(new: &CronJobSpec, old: Option<&CronJobSpec>, path: &Path) -> ErrorList {
     let text = new.schedule.as_str();
     if text.is_empty() {
@@ -101,7 +101,7 @@ fn zone(name: Option<&str>, path: &Path) -> ErrorList {
             && part.len() <= MAX_ZONE_PART_BYTES
             && part.bytes().all(known)
     };
-    // A zone's name becomes the path of a file elsewhere, so its form is judged before it is looked for.
+    // The name of a zone can be used as a file path elsewhere, so its format is validated before it is looked up.
     let malformed = name.split('/').any(|part| !is_good(part)).then(|| invalid(format!("unknown time zone {name}")));
     let mut errors: ErrorList = malformed.into_iter().collect();
     if name.eq_ignore_ascii_case("Local") {
@@ -113,7 +113,7 @@ fn zone(name: Option<&str>, path: &Path) -> ErrorList {
     errors
 }
 
-/// The template as a Job that has neither a name nor a selector yet.
+/// The template as a Job without a name and selector.
 fn job_from_template(spec: &CronJobSpec) -> Job {
     Job { spec: Some(job_spec(spec).into_owned()), ..Job::default() }
 }
@@ -146,7 +146,7 @@ fn validate_declarative(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Ga
     unsaid.into_iter().chain(scheduling).collect()
 }
 
-/// Errors about a Job, as errors about the template that it is made from.
+/// Errors about a Job as errors about the CronJob's template.
 fn with_template_path(errors: ErrorList) -> ErrorList {
     let template = Path::new("spec").child("jobTemplate");
     let moved = |error: Error| Error { path: template.child(error.path.as_str()), ..error };

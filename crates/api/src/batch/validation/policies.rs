@@ -1,4 +1,4 @@
-//! Which failures count, which successes suffice, and when a pod is replaced.
+//! Failure, success and pod replacement policies.
 
 use std::collections::BTreeSet;
 
@@ -163,7 +163,7 @@ fn success_rule(rule: &SuccessPolicyRule, completions: Option<i32>, path: &Path)
         match indexes::parse(text, completions.unwrap_or(i32::MAX)) {
             Ok(runs) => listed = Some(indexes::count(&runs)),
             Err(problem) => {
-                // What cannot be read lists nothing, and is held against the count as such.
+                // A list that cannot be parsed counts as empty.
                 listed = Some(0);
                 let detail = format!("error parsing succeededIndexes: {problem}");
                 errors.push(Error::invalid(&path, text.as_str(), detail));
@@ -192,7 +192,7 @@ fn valid_values(values: &[&str]) -> String {
     format!("valid values: [{}]", quoted.join(" "))
 }
 
-/// An error about a whole that is too large to print.
+/// An error without a value, which would be too large to print.
 fn without_value(path: &Path, detail: &str) -> Error {
     Error { kind: ErrorKind::Invalid, path: path.clone(), value: None, detail: detail.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `spec.scheduling`: what the blocks mean for this Job, their form, and what may change.
+//! `spec.scheduling`: semantics for the Job, format of the blocks, and mutable fields.
 
 use k8s_openapi::api::batch::v1::{Job, JobSchedulingConfiguration, JobSpec};
 use k8s_openapi::api::scheduling::v1alpha3::WorkloadPodGroupResourceClaim;
@@ -13,7 +13,7 @@ use crate::gates::{Gate, Gates};
 use crate::metadata::to_json;
 use crate::views::JobView;
 
-/// The sense of what the Job asks for, whether new or changed.
+/// Validates the scheduling of a new or changed Job against its other fields.
 pub(super) fn validate_semantics(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
     let Some(scheduling) = &spec.scheduling else { return ErrorList::new() };
     let mut errors = ErrorList::new();
@@ -32,9 +32,9 @@ pub(super) fn validate_semantics(job: &Job, spec: &JobSpec, gates: &Gates) -> Er
     errors
 }
 
-/// Under `autoGang: indexed` a gang is as large as its Job was made: its size cannot change, nor can a Job change its size
-/// and become a gang by it. Jobs of which the setting makes no gang change as they like. That also holds where a
-/// Workload of a user stands for the Job, or its namespace opts out, which the caller has to look up.
+/// Under `autoGang: indexed` the size of a gang is immutable, and a Job cannot change its size and become a gang by
+/// that. Jobs that the setting does not make a gang are not restricted. That includes Jobs with a Workload of a user,
+/// or in a namespace that opts out; the caller looks these up.
 pub fn validate_parallelism_unchanged(new: &JobView, old: &JobView, gates: &Gates) -> Option<Error> {
     let is_frozen =
         |job: &JobView| JobIntent::from(job).is_auto_gang(gates) && !has_no_own_scheduling_objects(job, gates);
@@ -46,7 +46,7 @@ pub fn validate_parallelism_unchanged(new: &JobView, old: &JobView, gates: &Gate
     })
 }
 
-/// A Job that started as one kind of group stays that kind: its pods are placed by it already.
+/// The kind of policy is immutable, because pods may have been placed by it.
 pub(super) fn validate_policy_variant_unchanged(new: &JobSpec, old: &JobSpec) -> Option<Error> {
     let variant = |spec: &JobSpec| {
         let policy = spec.scheduling.as_ref()?.scheduling_policy.as_ref()?;
@@ -58,7 +58,7 @@ pub(super) fn validate_policy_variant_unchanged(new: &JobSpec, old: &JobSpec) ->
     (new != old).then(|| Error::invalid(&path().child("schedulingPolicy"), Value::Null, detail))
 }
 
-/// The rules that the types declare. `old` is the value before an update; `None` for a new Job.
+/// The rules that the types declare. `old` is the value before an update, `None` for a new Job.
 pub(super) fn validate_declarative(
     new: Option<&JobSchedulingConfiguration>,
     old: Option<Option<&JobSchedulingConfiguration>>,
@@ -86,13 +86,13 @@ pub(super) fn validate_declarative(
     errors
 }
 
-/// The form of all blocks of a new Job.
+/// Validates all blocks of a new Job.
 fn blocks(new: &JobSchedulingConfiguration) -> ErrorList {
     let intent = JobIntent { scheduling: Some(new), ..JobIntent::default() };
     validate::blocks(&item_for_job(intent), None)
 }
 
-/// All that may change is the count of a gang.
+/// Only the count of a gang is mutable.
 fn changes(new: &JobSchedulingConfiguration, old: &JobSchedulingConfiguration) -> ErrorList {
     let mut errors = ErrorList::new();
     let policy_path = path().child("schedulingPolicy");
@@ -113,7 +113,7 @@ fn changes(new: &JobSchedulingConfiguration, old: &JobSchedulingConfiguration) -
     errors
 }
 
-/// The claims, of which none and an empty list are the same.
+/// The claims. An unset list equals an empty one.
 fn claims(block: &JobSchedulingConfiguration) -> &[WorkloadPodGroupResourceClaim] {
     block.resource_claims.as_deref().unwrap_or_default()
 }
@@ -157,12 +157,12 @@ mod tests {
         let indexed = Gates::default().with_auto_gang(AutoGang::Indexed);
         let basic = json!({"schedulingPolicy": {"basic": {}}});
         for (case, old, new, refused) in [
-            ("another size", job(4, 4, Value::Null), job(8, 8, Value::Null), true),
+            ("changed size", job(4, 4, Value::Null), job(8, 8, Value::Null), true),
             ("no longer a gang", job(4, 4, Value::Null), job(2, 4, Value::Null), true),
-            ("a gang only now", job(2, 4, Value::Null), job(4, 4, Value::Null), true),
+            ("becomes a gang", job(2, 4, Value::Null), job(4, 4, Value::Null), true),
             ("never a gang", job(2, 4, Value::Null), job(3, 4, Value::Null), false),
             ("the same size", job(4, 4, Value::Null), job(4, 4, Value::Null), false),
-            ("asked to be Basic", job(4, 4, basic.clone()), job(8, 8, basic), false),
+            ("Basic by request", job(4, 4, basic.clone()), job(8, 8, basic), false),
         ] {
             let errors: Vec<String> =
                 validate_parallelism_unchanged(&new, &old, &indexed).iter().map(ToString::to_string).collect();
@@ -172,10 +172,10 @@ mod tests {
         }
     }
 
-    // Their parallelism was frozen although the controller made no gang of them.
+    // The parallelism of these Jobs was immutable although the controller made no gang of them.
     // Shows: S000-25
     #[test]
-    fn a_job_of_which_the_setting_makes_no_gang_changes_its_size_freely() {
+    fn job_that_is_no_automatic_gang_can_change_its_size() {
         let owner = |kind: &str, version: &str| json!([{"apiVersion": version, "kind": kind, "name": "p", "uid": "u", "controller": true}]);
         for (case, field, value, refused) in [
             ("by its label", "/metadata/labels", json!({"phalanx.dev/groups": "disabled"}), false),
@@ -183,7 +183,7 @@ mod tests {
             ("a child", "/metadata/ownerReferences", owner("JobSet", "jobset.x-k8s.io/v1alpha2"), false),
             ("a CronJob's", "/metadata/ownerReferences", owner("CronJob", "batch/v1"), true),
             ("names a Workload", "/spec/workloadRef", json!({"name": "w"}), false),
-            ("brings its group", "/spec/template/spec/schedulingGroup", json!({"podGroupName": "g"}), false),
+            ("names a group", "/spec/template/spec/schedulingGroup", json!({"podGroupName": "g"}), false),
         ] {
             let with = |size: i32| {
                 let mut document = document(size, size, Value::Null);
@@ -202,7 +202,7 @@ mod tests {
     proptest! {
         // Shows: S000-24
         #[test]
-        fn what_is_frozen_is_what_the_controller_makes_a_gang(
+        fn parallelism_is_immutable_for_jobs_that_the_controller_makes_a_gang(
             (parallelism, completions) in (0..4, 0..4),
             mode in prop_oneof![Just("Indexed"), Just("NonIndexed")],
             scheduling in prop_oneof![
@@ -216,7 +216,7 @@ mod tests {
             let mut document = document(parallelism, completions, scheduling);
             document["spec"]["completionMode"] = mode.into();
             let old = view(&document);
-            // As many more pods as make it no gang by its new size.
+            // As many more pods as make it no gang with its new size.
             let mut new = old.clone();
             new.spec.parallelism = Some(parallelism + 9);
             let is_gang = JobIntent::from(&old).is_auto_gang(&indexed);

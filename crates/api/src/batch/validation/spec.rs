@@ -1,4 +1,4 @@
-//! The spec of a Job as such, whether new or changed.
+//! The spec of a new or changed Job.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::selector::{ParsedLabelSelector, validate_label_selector};
 
 const MAX_PARALLELISM_INDEXED: i32 = 100_000;
 const MAX_FAILED_INDEXES: i32 = 100_000;
-/// Above so many completions, failures per index are bounded more tightly.
+/// Above this number of completions, the limits on failures per index are lower.
 const SOFT_MAX_COMPLETIONS: i32 = 100_000;
 const MAX_FAILED_INDEXES_ABOVE_SOFT_MAX: i32 = 10_000;
 const MAX_PARALLELISM_ABOVE_SOFT_MAX: i32 = 10_000;
@@ -27,7 +27,7 @@ pub(super) fn validate(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
     errors
 }
 
-/// The same for a spec that has no selector yet, because Jobs are still to be made from it.
+/// As [`validate`], for a spec without a selector: Jobs are created from it later.
 pub(super) fn template(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
     let path = Path::new("spec");
     let mut errors = counts(spec, &path);
@@ -157,7 +157,7 @@ fn selector(spec: &JobSpec, path: &Path) -> ErrorList {
     let labels = spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
     let carried = labels.clone().into_iter().collect();
     let (mut errors, misses) = match &spec.selector {
-        // A selector that is not there selects nothing.
+        // A missing selector selects nothing.
         None => (vec![Error::required(&selector_path, "")], true),
         Some(selector) => (
             validate_label_selector(selector, &selector_path),
@@ -171,7 +171,7 @@ fn selector(spec: &JobSpec, path: &Path) -> ErrorList {
     errors
 }
 
-/// Labels as a message shows them: none at all are `null`.
+/// Labels in a message. No labels are `null`.
 fn labels_value(labels: &BTreeMap<String, String>) -> Value {
     if labels.is_empty() { Value::Null } else { to_json(labels) }
 }

@@ -1,5 +1,5 @@
-//! The status of a Job, and how it may change. A rule is applied only where the part it is about has changed, so that
-//! a status that was accepted once does not stop later writes.
+//! The status of a Job, and its changes. A rule is applied only if its fields have changed, so that a status that was
+//! accepted once does not block later writes.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::field::{Error, ErrorKind, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{immutable, non_empty, to_json, validate_object_meta_update};
 
-/// What is wrong with a change of a Job's status.
+/// Validates a write to a Job's status.
 pub fn validate_status_update(new: &Job, old: &Job, _gates: &Gates) -> ErrorList {
     let change = JobStatusUpdate {
         new: new.status.clone().unwrap_or_default(),
@@ -69,7 +69,7 @@ impl JobStatusUpdate<'_> {
         errors
     }
 
-    /// How a Job ends: in one way, at a time, and announced.
+    /// A Job has at most one terminal condition, and it comes after FailureTarget or SuccessCriteriaMet.
     fn validate_terminal_conditions(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
         let mut errors = ErrorList::new();
@@ -112,7 +112,7 @@ impl JobStatusUpdate<'_> {
         errors
     }
 
-    /// A finished Job has nothing left to do, and once began.
+    /// A finished Job has no active pods and a start time.
     fn finished(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
         let mut errors = ErrorList::new();
@@ -122,7 +122,7 @@ impl JobStatusUpdate<'_> {
         let newly = !is_finished(old);
         errors.extend(self.leftover_pods_error("active", new.active, old.active));
         let spec = spec_of(self.job);
-        // A suspended Job without work completes without ever starting.
+        // A suspended Job with no completions completes without a start.
         let never_started = spec.suspend == Some(true) && spec.completions == Some(0);
         if new.start_time.is_none() && (newly || old.start_time.is_some()) && !never_started {
             errors.push(Error::required(&self.path.child("startTime"), "startTime is required for finished job"));
@@ -138,7 +138,7 @@ impl JobStatusUpdate<'_> {
         errors
     }
 
-    /// Which indexes are done, where the Job has indexes at all, and which are given up, where it gives up indexes.
+    /// Completed indexes are set only for Indexed Jobs, failed indexes only with a backoff limit per index.
     fn indexes(&self) -> ErrorList {
         let spec = spec_of(self.job);
         let (new, old) = (&self.new, &self.old);
@@ -146,8 +146,8 @@ impl JobStatusUpdate<'_> {
         let completions = spec.completions.unwrap_or(i32::MAX);
         let parsed = |name: &str, text: &str| {
             let path = self.path.child(name);
-            let told = |problem| Error::invalid(&path, text, format!("error parsing {name}: {problem}"));
-            indexes::parse(text, completions).map_err(told)
+            let parse_error = |problem| Error::invalid(&path, text, format!("error parsing {name}: {problem}"));
+            indexes::parse(text, completions).map_err(parse_error)
         };
         let completed_changed = new.completed_indexes != old.completed_indexes;
         let completed = non_empty(&new.completed_indexes).map(|text| (text, parsed("completedIndexes", text)));
@@ -180,7 +180,7 @@ impl JobStatusUpdate<'_> {
         errors
     }
 
-    /// Pods that end, and those that are ready, of which there are no more than active ones.
+    /// The number of ready pods is at most that of active pods, and no count is negative.
     fn validate_active_counts(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
         let mut errors = ErrorList::new();
@@ -194,7 +194,7 @@ impl JobStatusUpdate<'_> {
         errors
     }
 
-    /// A Job that has met its criteria does not fail, and one that has criteria meets them to complete.
+    /// A Job with SuccessCriteriaMet does not fail, and a Job with a success policy needs that condition to complete.
     fn success(&self) -> ErrorList {
         let mut errors = ErrorList::new();
         for other in ["Failed", "FailureTarget"] {
@@ -209,14 +209,14 @@ impl JobStatusUpdate<'_> {
         errors
     }
 
-    /// What has been reported stays: ends, counters, times.
+    /// Terminal conditions, counters and times are not reverted.
     fn validate_irreversible(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
-        let gone = |kind: &str| is_true(old, kind) && !self.has_condition(kind);
+        let removed = |kind: &str| is_true(old, kind) && !self.has_condition(kind);
         let mut errors = ErrorList::new();
         for kind in ["Failed", "Complete", "FailureTarget"] {
             errors.extend(
-                self.condition_error_if(gone(kind), &format!("cannot disable the terminal {kind}=True condition")),
+                self.condition_error_if(removed(kind), &format!("cannot disable the terminal {kind}=True condition")),
             );
         }
         errors.extend(self.counters());
@@ -225,12 +225,12 @@ impl JobStatusUpdate<'_> {
             errors.extend(immutable(&new.completion_time, &old.completion_time, &path));
         }
         let suspended = spec_of(self.job).suspend == Some(true);
-        if old.start_time.is_some() && new.start_time != old.start_time && !suspended && !gone("Suspended") {
+        if old.start_time.is_some() && new.start_time != old.start_time && !suspended && !removed("Suspended") {
             let detail = "field is immutable for unsuspended job once set";
             errors.push(Error::invalid(&self.path.child("startTime"), to_json(&new.start_time), detail));
         }
         let detail = "cannot disable the SuccessCriteriaMet=True condition";
-        errors.extend(self.condition_error_if(gone("SuccessCriteriaMet"), detail));
+        errors.extend(self.condition_error_if(removed("SuccessCriteriaMet"), detail));
         let too_late =
             is_true(old, "Complete") && self.has_condition("SuccessCriteriaMet") && self.changed("SuccessCriteriaMet");
         let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=True condition";
@@ -238,11 +238,11 @@ impl JobStatusUpdate<'_> {
         errors
     }
 
-    /// Counters only grow.
+    /// Counters do not decrease.
     fn counters(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
         let spec = spec_of(self.job);
-        // Indexes that are cut off by a smaller Job no longer count.
+        // Indexes beyond the completions of a smaller Job no longer count.
         let elastic = spec.completion_mode.as_deref() == Some("Indexed")
             && spec.completions.is_some()
             && spec.completions == spec.parallelism;
@@ -256,7 +256,7 @@ impl JobStatusUpdate<'_> {
         .collect()
     }
 
-    /// The problem of pods that there still are when their Job has finished.
+    /// The error about pods of a finished Job.
     fn leftover_pods_error(&self, name: &str, now: Option<i32>, before: Option<i32>) -> Option<Error> {
         let count = now.filter(|count| *count > 0 && (!is_finished(&self.old) || now != before))?;
         Some(Error::invalid(&self.path.child(name), count, format!("{name}>0 is invalid for finished job")))

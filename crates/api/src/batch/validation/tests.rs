@@ -1,4 +1,4 @@
-//! Every rule for Jobs with its message. A case is a change to a Job that is right.
+//! Every rule for Jobs with its message. A case is a change to a valid Job.
 
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ fn refused_status(old: Value, new: Value, wants: &[&str]) {
 }
 
 #[test]
-fn a_job_with_only_what_is_needed_is_accepted() {
+fn minimal_job_is_valid() {
     refused_on_create(json!({}), &[]);
     refused_on_update(&json!({}), &json!({}), &[]);
 }
@@ -78,7 +78,7 @@ fn counts_are_not_negative() {
 }
 
 #[test]
-fn the_generated_selector_is_left_alone() {
+fn generated_selector_cannot_be_changed() {
     refused_on_create(
         json!({"spec": {"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "other"}}}}),
         &[
@@ -107,7 +107,7 @@ fn the_generated_selector_is_left_alone() {
 }
 
 #[test]
-fn pods_of_a_job_end() {
+fn restart_policy_of_a_job_is_never_or_on_failure() {
     let restart = |policy: &str| json!({"spec": {"template": {"spec": {"restartPolicy": policy}}}});
     let path = "spec.template.spec.restartPolicy";
     refused_on_create(restart("OnFailure"), &[]);
@@ -158,7 +158,7 @@ fn completion_modes_have_their_own_rules() {
 }
 
 #[test]
-fn the_last_pod_of_an_indexed_job_has_a_legal_name() {
+fn last_pod_of_an_indexed_job_has_a_valid_name() {
     let named = |name: String| json!({"metadata": {"name": name}, "spec": {"manualSelector": true, "completionMode": "Indexed", "completions": 10}});
     refused_on_create(named("a".repeat(61)), &[]);
     let name = "a".repeat(62);
@@ -171,7 +171,7 @@ fn the_last_pod_of_an_indexed_job_has_a_legal_name() {
 }
 
 #[test]
-fn managed_by_names_a_domain() {
+fn managed_by_has_a_domain() {
     let managed_by = |value: &str| json!({"spec": {"managedBy": value}});
     refused_on_create(managed_by("acme.io/foo"), &[]);
     refused_on_create(managed_by(""), &["spec.managedBy: Required value"]);
@@ -184,7 +184,7 @@ fn managed_by_names_a_domain() {
 }
 
 #[test]
-fn pods_are_replaced_by_a_known_policy() {
+fn pod_replacement_policy_is_a_known_one() {
     refused_on_create(
         json!({"spec": {"podReplacementPolicy": "Never"}}),
         &[
@@ -198,7 +198,7 @@ fn pods_are_replaced_by_a_known_policy() {
 }
 
 #[test]
-fn rules_for_failures_are_complete() {
+fn failure_policy_rules_are_validated() {
     let rule = |rule: Value| json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [rule]}}});
     let path = "spec.podFailurePolicy.rules[0]";
     refused_on_create(rule(json!({"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1, 42]}})), &[]);
@@ -246,7 +246,7 @@ fn rules_for_failures_are_complete() {
 }
 
 #[test]
-fn rules_for_success_name_indexes_that_exist() {
+fn success_policy_rules_name_existing_indexes() {
     let rule = |rule: Value| json!({"spec": {"completionMode": "Indexed", "completions": 4, "successPolicy": {"rules": [rule]}}});
     let path = "spec.successPolicy.rules[0]";
     refused_on_create(rule(json!({"succeededIndexes": "0-2", "succeededCount": 3})), &[]);
@@ -280,16 +280,19 @@ fn rules_for_success_name_indexes_that_exist() {
 // Shows: S004-32
 // Shows: U-declarative-validation
 #[test]
-fn what_a_job_asks_of_the_scheduler_makes_sense() {
-    let asks =
+fn scheduling_of_a_job_is_validated() {
+    let with_scheduling =
         |parallelism: i32, scheduling: Value| json!({"spec": {"parallelism": parallelism, "scheduling": scheduling}});
     let path = "spec.scheduling";
     let gang = |count: i32| json!({"schedulingPolicy": {"gang": {"minCount": count}}});
-    refused_on_create(asks(4, json!({})), &[]);
-    refused_on_create(asks(4, gang(4)), &[]);
-    refused_on_create(asks(0, json!({"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}}})), &[]);
+    refused_on_create(with_scheduling(4, json!({})), &[]);
+    refused_on_create(with_scheduling(4, gang(4)), &[]);
     refused_on_create(
-        asks(4, gang(5)),
+        with_scheduling(0, json!({"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}}})),
+        &[],
+    );
+    refused_on_create(
+        with_scheduling(4, gang(5)),
         &[&format!(
             "{path}.schedulingPolicy.gang.minCount: Invalid value: 5: must not be greater than parallelism (4)"
         )],
@@ -304,10 +307,10 @@ fn what_a_job_asks_of_the_scheduler_makes_sense() {
     let basic_all = format!(
         "{path}.disruptionMode: Invalid value: \"\": the disruptionMode `all` is not supported with the Basic scheduling policy"
     );
-    refused_on_create(asks(4, json!({"disruptionMode": {"all": {}}})), &[&basic_all]);
-    // What is written by hand comes before what the types declare.
+    refused_on_create(with_scheduling(4, json!({"disruptionMode": {"all": {}}})), &[&basic_all]);
+    // Handwritten rules come before declared ones.
     refused_on_create(
-        asks(
+        with_scheduling(
             1,
             json!({"schedulingPolicy": {"basic": {}, "gang": {"minCount": 2}}, "disruptionMode": {"all": {}, "single": {}}}),
         ),
@@ -324,7 +327,7 @@ fn what_a_job_asks_of_the_scheduler_makes_sense() {
         ],
     );
     refused_on_create(
-        asks(
+        with_scheduling(
             1,
             json!({"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}, "resourceClaims": [{"name": "a"}]}),
         ),
@@ -340,19 +343,19 @@ fn what_a_job_asks_of_the_scheduler_makes_sense() {
 
 // Shows: U-declarative-validation
 #[test]
-fn of_what_a_job_asks_only_the_size_of_a_gang_may_change() {
-    let asks = |scheduling: Value| json!({"spec": {"parallelism": 4, "scheduling": scheduling}});
-    let gang = asks(json!({"schedulingPolicy": {"gang": {}}}));
-    let gang_2 = asks(json!({"schedulingPolicy": {"gang": {"minCount": 2}}}));
-    let basic = asks(json!({"schedulingPolicy": {"basic": {}}}));
-    let nothing = asks(Value::Null);
+fn only_the_count_of_a_gang_is_mutable_in_scheduling() {
+    let with_scheduling = |scheduling: Value| json!({"spec": {"parallelism": 4, "scheduling": scheduling}});
+    let gang = with_scheduling(json!({"schedulingPolicy": {"gang": {}}}));
+    let gang_2 = with_scheduling(json!({"schedulingPolicy": {"gang": {"minCount": 2}}}));
+    let basic = with_scheduling(json!({"schedulingPolicy": {"basic": {}}}));
+    let nothing = with_scheduling(Value::Null);
     let path = "spec.scheduling";
     refused_on_update(&gang, &gang_2, &[]);
     refused_on_update(&gang_2, &gang, &[]);
     refused_on_update(&nothing, &gang, &[&format!("{path}: Invalid value: null: field cannot be set once created")]);
     refused_on_update(&gang, &nothing, &[&format!("{path}: Invalid value: null: field cannot be cleared once set")]);
     refused_on_update(
-        &asks(json!({})),
+        &with_scheduling(json!({})),
         &gang,
         &[&format!("{path}.schedulingPolicy: Invalid value: null: field cannot be set once created")],
     );
@@ -364,15 +367,15 @@ fn of_what_a_job_asks_only_the_size_of_a_gang_may_change() {
              only schedulingPolicy.gang.minCount may be updated"
         )],
     );
-    refused_on_update(&asks(json!({})), &asks(json!({"resourceClaims": []})), &[]);
+    refused_on_update(&with_scheduling(json!({})), &with_scheduling(json!({"resourceClaims": []})), &[]);
     for (name, value) in [
         ("schedulingConstraints", json!({"topology": [{"key": "rack"}]})),
         ("disruptionMode", json!({"single": {}})),
         ("resourceClaims", json!([{"name": "a", "resourceClaimName": "b"}])),
     ] {
         let want = format!("{path}.{name}: Invalid value: null: field is immutable");
-        refused_on_update(&asks(json!({})), &asks(json!({name: value})), &[&want]);
-        refused_on_update(&asks(json!({name: value})), &asks(json!({})), &[&want]);
+        refused_on_update(&with_scheduling(json!({})), &with_scheduling(json!({name: value})), &[&want]);
+        refused_on_update(&with_scheduling(json!({name: value})), &with_scheduling(json!({})), &[&want]);
     }
     let shrunk = json!({"spec": {"parallelism": 1, "scheduling": {"schedulingPolicy": {"gang": {"minCount": 2}}}}});
     refused_on_update(
@@ -386,7 +389,7 @@ fn of_what_a_job_asks_only_the_size_of_a_gang_may_change() {
 
 // Shows: U-declarative-validation
 #[test]
-fn with_the_gate_off_a_stored_block_stays_but_does_not_change() {
+fn stored_scheduling_is_kept_unchanged_while_the_gate_is_off() {
     let off = Gates::default().with(Gate::WorkloadWithJob, false);
     let gang = |count: i32| {
         job(&json!({"spec": {"parallelism": 4, "scheduling": {"schedulingPolicy": {"gang": {"minCount": count}}}}}))
@@ -396,7 +399,7 @@ fn with_the_gate_off_a_stored_block_stays_but_does_not_change() {
 }
 
 #[test]
-fn a_few_fields_never_change() {
+fn immutable_fields_of_a_job() {
     let was = json!({"spec": {"completionMode": "Indexed", "completions": 4, "backoffLimitPerIndex": 1, "managedBy": "acme.io/foo"}});
     for (change, want) in [
         (json!({"backoffLimitPerIndex": 2}), "spec.backoffLimitPerIndex: Invalid value: 2: field is immutable"),
@@ -424,20 +427,20 @@ fn a_few_fields_never_change() {
         &json!({"spec": {"completionMode": "Indexed", "completions": 1}}),
         &["spec.completionMode: Invalid value: \"Indexed\": field is immutable"],
     );
-    // Both counts of an Indexed Job may change together, and these may always.
+    // Both counts of an Indexed Job may change together, and these fields always.
     let mut now = was.clone();
     merge(&mut now["spec"], &json!({"completions": 6, "parallelism": 6, "suspend": true, "backoffLimit": 9}));
     refused_on_update(&was, &now, &[]);
 }
 
 #[test]
-fn the_template_is_frozen_unless_the_job_rests() {
+fn template_is_immutable_unless_the_job_is_suspended_without_pods() {
     let template = |spec: Value| json!({"spec": {"template": {"spec": spec}}});
     let with = |mut base: Value, more: &Value| {
         merge(&mut base, more);
         base
     };
-    let steered = template(json!({
+    let directives = template(json!({
         "nodeSelector": {"rack": "r1"},
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
@@ -448,22 +451,22 @@ fn the_template_is_frozen_unless_the_job_rests() {
         "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
         "resources": {"requests": {"cpu": "2"}},
     }]}));
-    let resting = json!({"spec": {"suspend": true}});
+    let suspended = json!({"spec": {"suspend": true}});
     let started = json!({"spec": {"suspend": true}, "status": {"startTime": "2026-01-01T00:00:00Z"}});
-    let seen = json!({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}});
+    let with_condition = json!({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}});
     let active = json!({"status": {"active": 1}});
     for (case, old, change, frozen_at) in [
-        ("running, steered", json!({}), &steered, Some("spec.template")),
-        ("suspended by the same write", json!({}), &with(steered.clone(), &resting), Some("spec.template")),
-        ("resting, steered", resting.clone(), &steered, None),
-        ("resting, resources", resting.clone(), &resources, None),
-        ("resting, image", resting.clone(), &image, Some("spec.template.spec")),
-        ("not yet seen to rest", started.clone(), &steered, Some("spec.template")),
-        ("seen to rest", with(started.clone(), &seen), &steered, None),
-        ("pods left", with(with(started, &seen), &active), &steered, Some("spec.template")),
+        ("running, scheduling directives", json!({}), &directives, Some("spec.template")),
+        ("suspended by the same write", json!({}), &with(directives.clone(), &suspended), Some("spec.template")),
+        ("suspended, scheduling directives", suspended.clone(), &directives, None),
+        ("suspended, resources", suspended.clone(), &resources, None),
+        ("suspended, image", suspended.clone(), &image, Some("spec.template.spec")),
+        ("suspended, without the condition", started.clone(), &directives, Some("spec.template")),
+        ("suspended, with the condition", with(started.clone(), &with_condition), &directives, None),
+        ("pods left", with(with(started, &with_condition), &active), &directives, Some("spec.template")),
         (
-            "resting, joins a group",
-            resting,
+            "suspended, scheduling group",
+            suspended,
             &template(json!({"schedulingGroup": {"podGroupName": "g"}})),
             Some("spec.template.spec"),
         ),
@@ -480,7 +483,7 @@ fn the_template_is_frozen_unless_the_job_rests() {
 }
 
 #[test]
-fn a_status_counts_what_there_is() {
+fn counts_of_a_status_are_validated() {
     for name in ["active", "succeeded", "failed", "ready", "terminating"] {
         let (old, new) = (job(&json!({})), job(&json!({"status": {name: -1}})));
         let errors = render(&validate_status_update(&new, &old, &Gates::default()));
@@ -520,7 +523,7 @@ const COMPLETE: &str = r#"{"startTime": "2026-01-01T00:00:00Z", "completionTime"
     "conditions": [{"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]}"#;
 
 #[test]
-fn an_end_is_complete_and_final() {
+fn terminal_conditions_are_complete_and_final() {
     let complete: Value = serde_json::from_str(COMPLETE).expect("a status");
     let running = json!({"startTime": "2026-01-01T00:00:00Z", "active": 1});
     let with = |change: Value| {

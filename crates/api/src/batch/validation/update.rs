@@ -1,4 +1,4 @@
-//! What may change in a Job's spec.
+//! Mutable fields of a Job's spec.
 
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
@@ -26,13 +26,13 @@ pub(super) fn validate(new: &JobSpec, old_job: &Job, old: &JobSpec) -> ErrorList
     errors
 }
 
-/// An Indexed Job grows and shrinks by changing both counts at once.
+/// The completions of an Indexed Job can change together with its parallelism.
 fn completions(new: &JobSpec, old: &JobSpec, path: &Path) -> Option<Error> {
     let completions_path = path.child("completions");
     if new.completion_mode.as_deref() != Some("Indexed") {
         return immutable(&new.completions, &old.completions, &completions_path);
     }
-    // That an Indexed Job needs completions has been said.
+    // That an Indexed Job needs completions is another error.
     if new.completions.is_none() || new.completions == old.completions || new.completions == new.parallelism {
         return None;
     }
@@ -40,8 +40,8 @@ fn completions(new: &JobSpec, old: &JobSpec, path: &Path) -> Option<Error> {
     Some(Error::invalid(&completions_path, to_json(&new.completions), detail))
 }
 
-/// The template is frozen, save where the Job is suspended and has no pods: then a queueing system may still steer
-/// where the pods go and how much they ask for.
+/// The template is immutable, unless the Job is suspended and has no pods. Then a queueing system may change scheduling
+/// directives and resources.
 fn template(new: &JobSpec, old_job: &Job, old: &JobSpec, path: &Path) -> Option<Error> {
     let path = path.child("template");
     if !is_suspended_without_pods(old_job, old) {
@@ -53,15 +53,15 @@ fn template(new: &JobSpec, old_job: &Job, old: &JobSpec, path: &Path) -> Option<
     immutable(&new.template.spec, &expected.spec, &path.child("spec"))
 }
 
-/// Suspended, seen to be suspended, and without pods.
+/// Whether the Job is suspended, has the condition, and has no pods.
 fn is_suspended_without_pods(job: &Job, spec: &JobSpec) -> bool {
     let status = job.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
-    let seen = conditions.iter().any(|condition| condition.type_ == "Suspended" && condition.status == "True");
-    spec.suspend == Some(true) && (status.start_time.is_none() || seen) && status.active.unwrap_or(0) == 0
+    let has_condition = conditions.iter().any(|condition| condition.type_ == "Suspended" && condition.status == "True");
+    spec.suspend == Some(true) && (status.start_time.is_none() || has_condition) && status.active.unwrap_or(0) == 0
 }
 
-/// Takes over from `new` what says where pods go; labels and annotations of the template too, which are not compared.
+/// Copies scheduling directives from `new`, and labels and annotations of the template, which are not compared.
 fn allow_scheduling_directives(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     let (Some(expected), Some(new)) = (&mut expected.spec, &new.spec) else { return };
     expected.node_selector.clone_from(&new.node_selector);
@@ -71,7 +71,7 @@ fn allow_scheduling_directives(expected: &mut PodTemplateSpec, new: &PodTemplate
     match (&mut expected.affinity, node_affinity) {
         (Some(affinity), node_affinity) => {
             affinity.node_affinity = node_affinity;
-            // An affinity of which nothing is left and none at all mean the same.
+            // An empty affinity equals an unset one.
             if *affinity == Default::default() && new.affinity.is_none() {
                 expected.affinity = None;
             }
@@ -87,7 +87,7 @@ fn allow_scheduling_directives(expected: &mut PodTemplateSpec, new: &PodTemplate
     }
 }
 
-/// Takes over from `new` what its containers ask for, as long as they are the same containers in the same order.
+/// Copies the containers' resources from `new` if the containers are the same in the same order.
 fn allow_resources(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     let (Some(expected), Some(new)) = (&mut expected.spec, &new.spec) else { return };
     let take_over = |expected: &mut [Container], new: &[Container]| {

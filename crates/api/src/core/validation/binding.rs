@@ -7,7 +7,7 @@ use crate::metadata::{names, non_empty, violations};
 
 const NODE: &str = "Node";
 
-/// What is wrong with a binding. Whether pod and node are there is seen when it is carried out.
+/// Validates a binding. Whether pod and node exist is checked when it is executed.
 pub fn validate_create(binding: &Binding) -> ErrorList {
     let path = Path::new("target");
     let other_kind = non_node_kind(&binding.target);
@@ -15,12 +15,12 @@ pub fn validate_create(binding: &Binding) -> ErrorList {
     kind.into_iter().chain(name_problems(&binding.target, &path.child("name"))).collect()
 }
 
-/// The kind of a target that is no node; a target that says no kind is one.
+/// The kind of a target that is not a node. A target without a kind is a node.
 fn non_node_kind(target: &ObjectReference) -> Option<&str> {
     non_empty(&target.kind).filter(|kind| *kind != NODE)
 }
 
-/// How anything but a node is named is not known here.
+/// The rule for names of other kinds is not known here.
 fn name_problems(target: &ObjectReference, path: &Path) -> ErrorList {
     match (non_empty(&target.name), non_node_kind(target)) {
         (None, _) => vec![Error::required(path, "")],

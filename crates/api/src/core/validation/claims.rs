@@ -1,4 +1,4 @@
-//! Claims of devices: those of a pod, and those that a container takes.
+//! Resource claims of a pod and of its containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,21 +8,21 @@ use super::declared_names::DeclaredNames;
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{names, to_json, violations};
 
-/// So many claims are named where a container takes one that the pod does not have.
+/// The maximum number of claims in the message about a claim that the pod does not have.
 const MAX_LISTED_CLAIMS: usize = 32;
 
-/// Judges the claims of a pod: named, once each, and each with one source.
+/// Validates the claims of a pod: a unique name and one source each.
 pub fn validate(spec: &PodSpec, path: &Path) -> ErrorList {
-    let mut taken = BTreeSet::new();
+    let mut used = BTreeSet::new();
     let claims = spec.resource_claims.iter().flatten().enumerate();
-    claims.flat_map(|(index, claim)| claim_problems(claim, &mut taken, &path.index(index))).collect()
+    claims.flat_map(|(index, claim)| claim_problems(claim, &mut used, &path.index(index))).collect()
 }
 
-fn claim_problems<'a>(claim: &'a PodResourceClaim, taken: &mut BTreeSet<&'a str>, path: &Path) -> ErrorList {
+fn claim_problems<'a>(claim: &'a PodResourceClaim, used: &mut BTreeSet<&'a str>, path: &Path) -> ErrorList {
     let (name, name_path) = (claim.name.as_str(), path.child("name"));
     let mut errors = match name {
         "" => vec![Error::required(&name_path, "")],
-        name if !taken.insert(name) => vec![Error::duplicate(&name_path, name)],
+        name if !used.insert(name) => vec![Error::duplicate(&name_path, name)],
         name => violations(names::dns_label, name, &name_path),
     };
     let sources = [
@@ -41,14 +41,14 @@ fn claim_problems<'a>(claim: &'a PodResourceClaim, taken: &mut BTreeSet<&'a str>
     errors
 }
 
-/// Judges the claims that a container takes: each is one of its pod's.
+/// Validates the claims of a container: each is a claim of its pod.
 pub fn validate_container_claims(
     resources: &ResourceRequirements,
     declared: &DeclaredNames<'_>,
     path: &Path,
 ) -> ErrorList {
-    // The requests of each claim that are taken; the empty one is the whole of it.
-    let mut taken: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    // The used requests of each claim. The empty one is the whole claim.
+    let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut errors = ErrorList::new();
     for (index, claim) in resources.claims.iter().flatten().enumerate() {
         let path = path.child("claims").index(index);
@@ -60,8 +60,8 @@ pub fn validate_container_claims(
         if !request.is_empty() {
             errors.extend(violations(names::dns_label, request, &path.child("request")));
         }
-        let requests = taken.entry(name).or_default();
-        // The whole of a claim and one request of it overlap.
+        let requests = used.entry(name).or_default();
+        // A whole claim and one request of it overlap.
         let overlaps =
             requests.contains(request) || requests.contains("") || (request.is_empty() && !requests.is_empty());
         if overlaps {
@@ -76,7 +76,7 @@ pub fn validate_container_claims(
     errors
 }
 
-/// What a claim could have been called. Of very many names the first ones are enough.
+/// The possible names of a claim. If there are very many, the first ones.
 fn unknown_detail(known: &BTreeSet<&str>) -> String {
     let place = "must be one of the names in pod.spec.resourceClaims";
     if known.is_empty() {

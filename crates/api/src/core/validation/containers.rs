@@ -11,12 +11,12 @@ use super::{claims, environment, out_of_range_message, probes, resources, restar
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{names, non_empty, push_violations};
 
-/// Whether what is mounted below a read-only mount is read-only, too.
+/// Whether mounts below a read-only mount are read-only too.
 const RECURSIVE: [&str; 3] = ["Disabled", "Enabled", "IfPossible"];
-/// Whether mounts made on one side, node or container, appear on the other.
+/// Whether mounts made on the node or in the container appear on the other side.
 const PROPAGATIONS: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
 
-/// Judges all containers of a spec, which can refer to what is `declared`.
+/// Validates all containers of a spec. They can refer to the `declared` names.
 pub fn validate(spec: &PodSpec, of: SpecParent, declared: &DeclaredNames<'_>, path: &Path, errors: &mut ErrorList) {
     let main_path = path.child("containers");
     let init_path = path.child("initContainers");
@@ -24,18 +24,18 @@ pub fn validate(spec: &PodSpec, of: SpecParent, declared: &DeclaredNames<'_>, pa
     if spec.containers.is_empty() {
         errors.push(Error::required(&main_path, ""));
     }
-    // Init containers share the names of the others, and are told so where they repeat one.
-    let mut taken = BTreeSet::new();
+    // Names are unique over containers and init containers. The error is about the init container.
+    let mut used = BTreeSet::new();
     for (containers, path) in [(spec.containers.as_slice(), &main_path), (init, &init_path)] {
         for (index, container) in containers.iter().enumerate() {
             let is_init = path.as_str() == init_path.as_str();
             let path = path.index(index);
             validate_name(container, &path, errors);
             if !is_init {
-                validate_unique_name(container, &mut taken, &path, errors);
+                validate_unique_name(container, &mut used, &path, errors);
             }
             validate_container(container, spec, declared, &path, errors);
-            // A sidecar starts before the others and then runs beside them.
+            // A sidecar starts before the containers and runs with them.
             let runs_on = !is_init || container.restart_policy.as_deref() == Some("Always");
             let grace_seconds = spec.termination_grace_period_seconds.unwrap_or(0);
             if runs_on {
@@ -43,7 +43,7 @@ pub fn validate(spec: &PodSpec, of: SpecParent, declared: &DeclaredNames<'_>, pa
             }
             errors.extend(restart::validate(container, is_init, &path));
             if is_init {
-                validate_unique_name(container, &mut taken, &path, errors);
+                validate_unique_name(container, &mut used, &path, errors);
             }
             if !runs_on {
                 errors.extend(probes::validate_absent(container, &path));
@@ -66,12 +66,12 @@ fn validate_name(container: &Container, path: &Path, errors: &mut ErrorList) {
 
 fn validate_unique_name<'a>(
     container: &'a Container,
-    taken: &mut BTreeSet<&'a str>,
+    used: &mut BTreeSet<&'a str>,
     path: &Path,
     errors: &mut ErrorList,
 ) {
     let name = container.name.as_str();
-    if !taken.insert(name) && !name.is_empty() {
+    if !used.insert(name) && !name.is_empty() {
         errors.push(Error::duplicate(&path.child("name"), name));
     }
 }
@@ -116,12 +116,12 @@ fn validate_container(
 }
 
 fn validate_ports(ports: &[ContainerPort], path: &Path, errors: &mut ErrorList) {
-    let mut taken = BTreeSet::new();
+    let mut used = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = path.index(index);
         if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
             let problems = names::port_name(name);
-            if problems.is_empty() && !taken.insert(name) {
+            if problems.is_empty() && !used.insert(name) {
                 errors.push(Error::duplicate(&path.child("name"), name));
             }
             push_violations(problems, name, &path.child("name"), errors);
@@ -144,25 +144,25 @@ fn validate_port_number(number: i32, path: &Path, errors: &mut ErrorList) {
     }
 }
 
-/// Two ports of one pod cannot take the same port of the node.
+/// Host ports are unique in a pod.
 fn validate_host_ports(containers: &[Container], path: &Path, errors: &mut ErrorList) {
-    let mut taken = BTreeSet::new();
+    let mut used = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         for (port_index, port) in container.ports.iter().flatten().enumerate() {
             let Some(number) = port.host_port.filter(|number| *number != 0) else { continue };
             let protocol = port.protocol.as_deref().unwrap_or("TCP");
             let text = format!("{protocol}/{}/{number}", port.host_ip.as_deref().unwrap_or(""));
             let path = path.index(index).child("ports").index(port_index).child("hostPort");
-            if taken.contains(&text) {
+            if used.contains(&text) {
                 errors.push(Error::duplicate(&path, text));
             } else {
-                taken.insert(text);
+                used.insert(text);
             }
         }
     }
 }
 
-/// On the node's own network a port of the container is a port of the node.
+/// On the host network a container port must equal its host port.
 fn validate_host_network_ports(spec: &PodSpec, of: SpecParent, path: &Path, errors: &mut ErrorList) {
     for (index, container) in spec.containers.iter().enumerate() {
         for (port_index, port) in container.ports.iter().flatten().enumerate() {
@@ -178,7 +178,7 @@ fn validate_host_network_ports(spec: &PodSpec, of: SpecParent, path: &Path, erro
 }
 
 fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, list: &Path, errors: &mut ErrorList) {
-    let mut taken = BTreeSet::new();
+    let mut used = BTreeSet::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let path = list.index(index);
         if mount.name.is_empty() {
@@ -190,7 +190,7 @@ fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, list: &Path,
         if mount.mount_path.is_empty() {
             errors.push(Error::required(&path.child("mountPath"), ""));
         }
-        if !taken.insert(mount.mount_path.as_str()) {
+        if !used.insert(mount.mount_path.as_str()) {
             errors.push(Error::invalid(&path.child("mountPath"), mount.mount_path.as_str(), "must be unique"));
         }
         errors.extend(sub_path_problems(mount, list, &path));
@@ -199,7 +199,7 @@ fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, list: &Path,
     }
 }
 
-/// Where below the volume the mount begins. Mostly told without its place in the list.
+/// Validates the path in the volume. Most of these errors have the path of the list.
 fn sub_path_problems(mount: &VolumeMount, list: &Path, path: &Path) -> ErrorList {
     let (plain, expanded) = (non_empty(&mount.sub_path), non_empty(&mount.sub_path_expr));
     let mut errors: ErrorList =
@@ -244,9 +244,9 @@ fn recursion_problems(mount: &VolumeMount, path: &Path) -> ErrorList {
         .collect()
 }
 
-/// Raw devices: volumes that can be one, each once and at a path of its own, and none that is mounted too.
+/// Validates raw block devices: volumes that can be one, unique names and paths, and not mounted too.
 fn validate_devices(container: &Container, declared: &DeclaredNames<'_>, path: &Path, errors: &mut ErrorList) {
-    let mut taken = BTreeSet::new();
+    let mut used = BTreeSet::new();
     let mounted: BTreeSet<&str> = container.volume_mounts.iter().flatten().map(|mount| mount.name.as_str()).collect();
     for (index, device) in container.volume_devices.iter().flatten().enumerate() {
         let path = path.index(index);
@@ -255,7 +255,7 @@ fn validate_devices(container: &Container, declared: &DeclaredNames<'_>, path: &
         if name.is_empty() {
             errors.push(Error::required(&name_path, ""));
         }
-        if !taken.insert(("name", name)) {
+        if !used.insert(("name", name)) {
             errors.push(Error::invalid(&name_path, name, "must be unique"));
         }
         match declared.volumes.get(name) {
@@ -268,7 +268,7 @@ fn validate_devices(container: &Container, declared: &DeclaredNames<'_>, path: &
         }
         if place.is_empty() {
             errors.push(Error::required(&place_path, ""));
-        } else if !taken.insert(("path", place)) {
+        } else if !used.insert(("path", place)) {
             errors.push(Error::invalid(&place_path, place, "must be unique"));
         } else if place.split('/').any(|part| part == "..") {
             errors.push(Error::invalid(&place_path, place, "can not contain backsteps ('..')"));

@@ -1,4 +1,4 @@
-//! What a pod's containers can refer to, gathered once: a pod may have as many of them as fit into a request.
+//! The names that a pod's containers can refer to, collected once: a pod can have as many as fit into a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,16 @@ use k8s_openapi::api::core::v1::{PodSpec, Volume};
 
 /// The names that a spec declares for its containers.
 pub struct DeclaredNames<'a> {
-    /// The volumes; of those with the same name, the first.
+    /// The volumes. Of several with one name, the first.
     pub volumes: BTreeMap<&'a str, &'a Volume>,
     /// The names of the volumes that can be mounted.
     pub mountable: BTreeSet<&'a str>,
-    /// The names of the claims of devices.
+    /// The names of the resource claims.
     pub claims: BTreeSet<&'a str>,
 }
 
 impl<'a> DeclaredNames<'a> {
-    /// Gathers them. `mountable` are the volumes that are in order.
+    /// Collects the names. `mountable` has the valid volumes.
     pub fn of(spec: &'a PodSpec, mountable: BTreeSet<&'a str>) -> DeclaredNames<'a> {
         let mut volumes = BTreeMap::new();
         for volume in spec.volumes.iter().flatten() {

@@ -1,4 +1,4 @@
-//! The variables of a container, and where their values come from.
+//! Environment variables of a container, and the sources of their values.
 
 use k8s_openapi::api::core::v1::{
     Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector,
@@ -10,7 +10,7 @@ use super::volumes::backstep_problem;
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{names, violations};
 
-/// The fields of a pod that a variable can have, in the order in which messages list them.
+/// The fields of a pod that a variable can refer to, in the order of the messages.
 const FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -22,7 +22,7 @@ const FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// Fields of a pod that are known, but are no text.
+/// Fields of a pod that exist but are not strings.
 const NON_ENV_FIELDS: [&str; 6] = [
     "metadata.annotations",
     "metadata.labels",
@@ -41,7 +41,7 @@ const RESOURCES: [&str; 6] = [
 ];
 const MORE_THAN_ONE: &str = "may not have more than one field specified at a time";
 
-/// Judges the variables of a container, then the lists that it takes over.
+/// Validates the variables of a container, then its `envFrom`.
 pub fn validate(container: &Container, declared: &DeclaredNames<'_>, path: &Path) -> ErrorList {
     let variables = container.env.iter().flatten().enumerate();
     let taken_over = container.env_from.iter().flatten().enumerate();
@@ -113,7 +113,7 @@ fn source_problems(source: &EnvVarSource, has_value: bool, path: &Path) -> Error
     errors
 }
 
-/// A file that variables are read from lies in an empty directory of the pod.
+/// A file with variables is in an `emptyDir` volume of the pod.
 fn file_volume_problem(file: &FileKeySelector, declared: &DeclaredNames<'_>, path: &Path) -> Option<Error> {
     let path = path.child("fileKeyRef").child("volumeName");
     let name = file.volume_name.as_str();

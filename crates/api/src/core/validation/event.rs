@@ -1,6 +1,6 @@
-//! Events, in the older form (no `eventTime`) and the newer. What holds for both groups that serve them, and what
-//! `events.k8s.io` asks for besides: there, an Event is in the newer form and says nothing in fields of the older one, and
-//! only its series may change.
+//! Events, in the older form (without `eventTime`) and the newer one: the rules of both API groups, and the additional
+//! rules of `events.k8s.io`. There an Event has the newer form, fields of the older one must be unset, and only its
+//! series may change.
 
 use k8s_openapi::api::core::v1::Event;
 
@@ -10,7 +10,7 @@ use crate::metadata::{self, immutable, names, non_empty, violations};
 
 type EventTextField = fn(&Event) -> &Option<String>;
 
-/// The texts of the newer form: whether there must be one, and how many bytes it may have.
+/// The strings of the newer form: whether they are required, and their maximum length in bytes.
 const TEXTS: [(&str, EventTextField, TextPresence, usize); 4] = [
     ("reportingInstance", |event| &event.reporting_instance, TextPresence::Required, 128),
     ("action", |event| &event.action, TextPresence::Required, 128),
@@ -24,11 +24,11 @@ enum TextPresence {
     Optional,
 }
 
-/// How the groups call the one who reports.
+/// The field name of the reporting component in each group.
 const REPORTING_COMPONENT: &str = "reportingComponent";
 const REPORTING_CONTROLLER: &str = "reportingController";
 
-/// What is wrong with an event to be created in the core group. Its name is anything that fits into a path.
+/// Validates a new event of the core group. Its name can be any path segment.
 pub fn validate_create(event: &Event, _gates: &Gates) -> ErrorList {
     let errors: ErrorList = problems(event, REPORTING_COMPONENT).collect();
     if !errors.is_empty() {
@@ -37,14 +37,14 @@ pub fn validate_create(event: &Event, _gates: &Gates) -> ErrorList {
     metadata::validate_object_meta_named(&event.metadata, true, names::path_segment, &Path::new("metadata"))
 }
 
-/// What is wrong with a change in the core group, such as a higher count.
+/// Validates a change of an event in the core group, such as a higher count.
 pub fn validate_update(new: &Event, old: &Event, _gates: &Gates) -> ErrorList {
     let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(problems(new, REPORTING_COMPONENT));
     errors
 }
 
-/// What is wrong with an event to be created in `events.k8s.io`. Paths are those of the core group, as upstream.
+/// Validates a new event of `events.k8s.io`. Paths are those of the core group, as upstream.
 pub fn validate_create_in_events_group(event: &Event) -> ErrorList {
     let mut errors: ErrorList = problems(event, REPORTING_CONTROLLER).collect();
     errors.extend(metadata::validate_object_meta(&event.metadata, true, &Path::new("metadata")));
@@ -68,7 +68,7 @@ pub fn validate_create_in_events_group(event: &Event) -> ErrorList {
     errors
 }
 
-/// What is wrong with a change in `events.k8s.io`.
+/// Validates a change of an event in `events.k8s.io`.
 pub fn validate_update_in_events_group(new: &Event, old: &Event) -> ErrorList {
     let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(problems(new, REPORTING_CONTROLLER));
@@ -79,10 +79,10 @@ pub fn validate_update_in_events_group(new: &Event, old: &Event) -> ErrorList {
     errors
 }
 
-/// The error of a change of one field, from the new event and the old.
+/// The error for a change of one field, from the new event and the old one.
 type EventChangeCheck = fn(&Event, &Event, &Path) -> Option<Error>;
 
-/// What does not change in `events.k8s.io`.
+/// Immutable fields in `events.k8s.io`.
 const IMMUTABLE_FIELDS: [(&str, EventChangeCheck); 13] = [
     ("involvedObject", |new, old, path| immutable(&new.involved_object, &old.involved_object, path)),
     ("reason", |new, old, path| text_unchanged(&new.reason, &old.reason, path)),
@@ -103,7 +103,7 @@ fn text_unchanged(new: &Option<String>, old: &Option<String>, path: &Path) -> Op
     immutable(&non_empty(new).unwrap_or(""), &non_empty(old).unwrap_or(""), path)
 }
 
-/// A series is one of several events, the last of which was at some time.
+/// A series has a count of at least two and a last time.
 fn series_problems(event: &Event) -> ErrorList {
     let Some(series) = &event.series else { return ErrorList::new() };
     let few = series.count.unwrap_or(0) < 2;
@@ -113,15 +113,15 @@ fn series_problems(event: &Event) -> ErrorList {
     few.into_iter().chain(timeless).collect()
 }
 
-/// What is wrong in either group; `reporter` is the name of the field with the one who reports.
+/// Errors in either group. `reporter` is the name of the field with the reporting component.
 fn problems(event: &Event, reporter: &'static str) -> impl Iterator<Item = Error> {
     let newer = event.event_time.iter();
     let newer = newer.flat_map(move |_| component_problems(event, reporter).into_iter().chain(text_problems(event)));
     namespace_problem(event).into_iter().chain(newer)
 }
 
-/// An event stands where its object does. Those about objects without a namespace are kept in `default`, newer ones
-/// also in `kube-system`; a newer one about an object with a namespace may stand anywhere.
+/// An event is in the namespace of its object. Events about cluster-scoped objects are in `default`, those of the newer
+/// form also in `kube-system`. An event of the newer form about a namespaced object can be in any namespace.
 fn namespace_problem(event: &Event) -> Option<Error> {
     let about = non_empty(&event.involved_object.namespace);
     let places: &[&str] = match (about, &event.event_time) {
@@ -137,7 +137,7 @@ fn namespace_problem(event: &Event) -> Option<Error> {
     })
 }
 
-/// The empty name is told both that it is missing and what it should look like.
+/// An empty name has two errors: that it is missing, and its format.
 fn component_problems(event: &Event, reporter: &str) -> ErrorList {
     let path = Path::new(reporter);
     let component = non_empty(&event.reporting_component).unwrap_or("");
@@ -146,11 +146,11 @@ fn component_problems(event: &Event, reporter: &str) -> ErrorList {
 }
 
 fn text_problems(event: &Event) -> impl Iterator<Item = Error> {
-    TEXTS.iter().filter_map(|(field, text, presence, bytes_max)| match non_empty(text(event)) {
+    TEXTS.iter().filter_map(|(field, text, presence, max_bytes)| match non_empty(text(event)) {
         None => (*presence == TextPresence::Required).then(|| Error::required(&Path::new(field), "")),
-        Some(text) => (text.len() > *bytes_max).then(|| {
-            // The value is left out of the message: it is too long to be shown.
-            Error::invalid(&Path::new(field), "", format!("can have at most {bytes_max} characters"))
+        Some(text) => (text.len() > *max_bytes).then(|| {
+            // The value is left out of the message because it is too long.
+            Error::invalid(&Path::new(field), "", format!("can have at most {max_bytes} characters"))
         }),
     })
 }

@@ -1,4 +1,4 @@
-//! Namespaces.
+//! Validation of namespaces.
 
 use k8s_openapi::api::core::v1::Namespace;
 
@@ -6,7 +6,7 @@ use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{self, STANDARD_FINALIZERS, names, push_violations};
 
-/// What is wrong with a namespace to be created.
+/// Validates a new namespace.
 pub fn validate_create(namespace: &Namespace, _gates: &Gates) -> ErrorList {
     let path = Path::new("metadata");
     let mut errors = metadata::validate_object_meta_named(&namespace.metadata, false, names::dns_label, &path);
@@ -21,7 +21,7 @@ fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &String> {
     namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten())
 }
 
-/// A finalizer is the one of the system, or carries the prefix of who removes it.
+/// A finalizer is the standard one or has a prefix.
 fn finalizer_problems(finalizer: &str, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     push_violations(names::qualified_name(finalizer), finalizer, path, &mut errors);
@@ -32,12 +32,12 @@ fn finalizer_problems(finalizer: &str, path: &Path) -> ErrorList {
     errors
 }
 
-/// What is wrong with a change of a namespace.
+/// Validates a change of a namespace.
 pub fn validate_update(new: &Namespace, old: &Namespace, _gates: &Gates) -> ErrorList {
     metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"))
 }
 
-/// What is wrong with a change of what holds a namespace.
+/// Validates a change of a namespace's finalizers.
 pub fn validate_finalize(new: &Namespace, old: &Namespace, gates: &Gates) -> ErrorList {
     let mut errors = validate_update(new, old, gates);
     let path = Path::new("spec").child("finalizers");
@@ -47,11 +47,11 @@ pub fn validate_finalize(new: &Namespace, old: &Namespace, gates: &Gates) -> Err
     errors
 }
 
-/// What is wrong with a report of a namespace's status: the phase follows from whether it is being deleted.
+/// Validates a write to a namespace's status: the phase must match the deletion timestamp.
 pub fn validate_status_update(new: &Namespace, old: &Namespace, gates: &Gates) -> ErrorList {
     let mut errors = validate_update(new, old, gates);
     let phase = new.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("");
-    // The capital letter is the API's.
+    // The API has this field with a capital letter in the path.
     let path = Path::new("status").child("Phase");
     match (phase, new.metadata.deletion_timestamp.is_some()) {
         ("Active", false) | ("Terminating", true) => {}

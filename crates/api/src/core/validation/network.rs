@@ -1,4 +1,4 @@
-//! The names a pod goes by, and those it knows others by.
+//! Host names and DNS of a pod.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_BYTES: usize = 2048;
 const MAX_HOST_NAME_BYTES: usize = 64;
 
-/// Judges how a pod looks up names.
+/// Validates the DNS policy and configuration.
 pub fn validate_dns(spec: &PodSpec, path: &Path) -> ErrorList {
     let path = path.child("dnsConfig");
     let on_its_own = spec.dns_policy.as_deref() == Some("None");
@@ -38,7 +38,7 @@ fn config_problems(config: &PodDNSConfig, path: &Path) -> ErrorList {
         errors.push(Error::invalid(&servers_path, to_json(&servers), detail));
     }
     let servers = servers.iter().enumerate();
-    errors.extend(servers.flat_map(|(index, server)| violations(address, server, &servers_path.index(index))));
+    errors.extend(servers.flat_map(|(index, server)| violations(ip_address, server, &servers_path.index(index))));
     errors.extend(search_problems(config.searches.as_deref().unwrap_or_default(), &path.child("searches")));
     for (index, option) in config.options.iter().flatten().enumerate() {
         if non_empty(&option.name).is_none() {
@@ -60,14 +60,14 @@ fn search_problems(searches: &[String], path: &Path) -> ErrorList {
         errors.push(Error::invalid(path, to_json(&searches), detail));
     }
     for (index, search) in searches.iter().enumerate().filter(|(_, search)| *search != ".") {
-        // A dot at the end says that nothing is to be put behind it.
+        // A dot at the end marks a fully qualified name.
         let name = search.strip_suffix('.').unwrap_or(search);
         errors.extend(violations(names::dns_subdomain_with_underscores, name, &path.index(index)));
     }
     errors
 }
 
-/// Judges the name that a pod's containers see as their own, whatever the pod's.
+/// Validates the host name that the containers have instead of the pod's.
 pub fn validate_host_name_override(spec: &PodSpec, path: &Path) -> ErrorList {
     let path = path.child("hostnameOverride");
     let Some(name) = spec.hostname_override.as_deref() else { return ErrorList::new() };
@@ -85,14 +85,14 @@ pub fn validate_host_name_override(spec: &PodSpec, path: &Path) -> ErrorList {
     errors
 }
 
-/// Judges the host name of a pod and the domain it stands in.
+/// Validates host name and subdomain.
 pub fn validate_host_name(spec: &PodSpec, path: &Path) -> ErrorList {
     let names = [("hostname", &spec.hostname), ("subdomain", &spec.subdomain)];
-    let said = names.into_iter().filter_map(|(field, name)| Some((field, non_empty(name)?)));
-    said.flat_map(|(field, name)| violations(names::dns_label, name, &path.child(field))).collect()
+    let set = names.into_iter().filter_map(|(field, name)| Some((field, non_empty(name)?)));
+    set.flat_map(|(field, name)| violations(names::dns_label, name, &path.child(field))).collect()
 }
 
-/// Judges the hosts that a pod knows by name without looking them up.
+/// Validates the additional entries of `/etc/hosts`.
 pub fn validate_host_aliases(spec: &PodSpec, path: &Path) -> ErrorList {
     let aliases = spec.host_aliases.iter().flatten().enumerate();
     aliases.flat_map(|(index, alias)| alias_problems(alias, &path.child("hostAliases").index(index))).collect()
@@ -102,10 +102,10 @@ fn alias_problems(alias: &HostAlias, path: &Path) -> ErrorList {
     let hosts = alias.hostnames.iter().flatten().enumerate();
     let path_of = path.child("hostnames");
     let problems = hosts.flat_map(|(index, host)| violations(names::dns_subdomain, host, &path_of.index(index)));
-    violations(address, &alias.ip, &path.child("ip")).into_iter().chain(problems).collect()
+    violations(ip_address, &alias.ip, &path.child("ip")).into_iter().chain(problems).collect()
 }
 
-/// Judges the operating system that a pod says it needs.
+/// Validates the operating system.
 pub fn validate_os(spec: &PodSpec, path: &Path) -> Option<Error> {
     let path = path.child("os");
     match spec.os.as_ref()?.name.as_str() {
@@ -115,7 +115,7 @@ pub fn validate_os(spec: &PodSpec, path: &Path) -> Option<Error> {
     }
 }
 
-fn address(text: &str) -> Vec<String> {
+fn ip_address(text: &str) -> Vec<String> {
     match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
             return vec!["must not be an IPv4-mapped IPv6 address".to_owned()];

@@ -1,4 +1,4 @@
-//! Nodes: taints and amounts, and what stays once set.
+//! Validation of nodes: taints, amounts, and fields that are immutable once set.
 
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{self, names, non_empty, to_json, violations};
 
-/// What is wrong with a node to be created.
+/// Validates a new node.
 pub fn validate_create(node: &Node, _gates: &Gates) -> ErrorList {
     let mut errors = metadata::validate_object_meta(&node.metadata, false, &Path::new("metadata"));
     errors.extend(taints_problems(node));
@@ -17,7 +17,7 @@ pub fn validate_create(node: &Node, _gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with a change of a node, of its status too.
+/// Validates a change of a node or of its status.
 pub fn validate_update(new: &Node, old: &Node, _gates: &Gates) -> ErrorList {
     let none = NodeSpec::default();
     let [new_spec, old_spec] = [new, old].map(|node| node.spec.as_ref().unwrap_or(&none));
@@ -26,34 +26,34 @@ pub fn validate_update(new: &Node, old: &Node, _gates: &Gates) -> ErrorList {
     errors.extend(amounts_problems(new));
     errors.extend(pod_cidrs_problem(new_spec, old_spec, &path.child("podCIDRs")));
     errors.extend(provider_problem(new_spec, old_spec, &path.child("providerID")));
-    // Taints are judged when they change, so that a node kept with bad ones can still report.
+    // Taints are validated only when they change, so that a node stored with invalid ones can still update its status.
     if new_spec.taints != old_spec.taints {
         errors.extend(taints_problems(new));
     }
     errors
 }
 
-/// What is wrong with a report of a node's status.
+/// Validates a write to a node's status.
 pub fn validate_status_update(new: &Node, old: &Node, gates: &Gates) -> ErrorList {
     validate_update(new, old, gates)
 }
 
-/// The addresses of a node's pods stay once set.
+/// The pod CIDRs are immutable once set.
 fn pod_cidrs_problem(new: &NodeSpec, old: &NodeSpec, path: &Path) -> Option<Error> {
     let were_set = old.pod_cidrs.iter().flatten().next().is_some();
     let detail = "node updates may not change podCIDR except from \"\" to valid";
     (were_set && new.pod_cidrs != old.pod_cidrs).then(|| Error::forbidden(path, detail))
 }
 
-/// The machine behind a node stays once set.
+/// The provider id is immutable once set.
 fn provider_problem(new: &NodeSpec, old: &NodeSpec, path: &Path) -> Option<Error> {
     let (before, after) = (non_empty(&old.provider_id)?, non_empty(&new.provider_id));
     let change = if after.is_some() { "modified" } else { "cleared" };
-    // The value is not shown; the API prints none here.
+    // The API prints no value here.
     (after != Some(before)).then(|| Error::invalid(path, Value::Null, format!("field cannot be {change} once set")))
 }
 
-/// A node's taints differ in key or effect.
+/// Taints are unique by key and effect.
 fn taints_problems(node: &Node) -> ErrorList {
     let path = Path::new("spec").child("taints");
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();

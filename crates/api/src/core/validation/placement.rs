@@ -1,4 +1,4 @@
-//! Where a pod may go and with whom: tolerations, affinity, gates, its group.
+//! Scheduling fields of a pod: tolerations, affinity, gates, its group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// What each operator of a toleration asks of the value, and the field that is blamed otherwise.
+/// For each operator of a toleration, the rule for its value, and the field of the error.
 const TOLERATION_OPERATORS: [(&str, NameRule, &str); 5] = [
     ("", one_label_value, "operator"),
     ("Equal", one_label_value, "operator"),
@@ -28,18 +28,18 @@ const TOLERATION_OPERATORS: [(&str, NameRule, &str); 5] = [
     ("Gt", canonical_integer, "value"),
 ];
 
-/// What the requirements of a node selector are about, and how they are written.
+/// Rules for the requirements of a node selector.
 struct RequirementRules {
     operators: &'static [OperatorRule],
     key: NameRule,
-    /// The rule for the values of a key; a key that is not known has none.
+    /// The rule for the values of a key. An unknown key has none.
     value: fn(&str) -> Option<NameRule>,
 }
 
-/// Two operators, how many values they take, and the error of another number of values.
+/// Two operators, how many values they take, and the error for a different number of values.
 type OperatorRule = ([&'static str; 2], fn(usize) -> bool, fn(&Path, &'static str) -> Error, &'static str);
 
-/// The labels of a node.
+/// Rules for labels of a node.
 const NODE_LABEL_RULES: RequirementRules = RequirementRules {
     operators: &[
         (["In", "NotIn"], |count| count > 0, Error::required, "must be specified when `operator` is 'In' or 'NotIn'"),
@@ -60,7 +60,7 @@ const NODE_LABEL_RULES: RequirementRules = RequirementRules {
     value: |_| Some(names::label_value),
 };
 
-/// The fields of a node, of which only the name can be asked for, and one name at a time.
+/// Rules for fields of a node. Only the name is supported, one name at a time.
 const NODE_FIELD_RULES: RequirementRules = RequirementRules {
     operators: &[(
         ["In", "NotIn"],
@@ -74,12 +74,12 @@ const NODE_FIELD_RULES: RequirementRules = RequirementRules {
 
 const NODE_NAME: &str = "metadata.name";
 
-/// Judges tolerations.
+/// Validates tolerations.
 pub fn validate_tolerations(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
     errors.extend(item_problems(&spec.tolerations, path, toleration_problems));
 }
 
-/// Judges node affinity, and the weights and topology keys of the affinity between pods.
+/// Validates node affinity, and inter-pod affinity and anti-affinity.
 pub fn validate_affinity(affinity: &Affinity, path: &Path, errors: &mut ErrorList) {
     if let Some(nodes) = &affinity.node_affinity {
         errors.extend(node_affinity_problems(nodes, &path.child("nodeAffinity")));
@@ -96,14 +96,14 @@ pub fn validate_affinity(affinity: &Affinity, path: &Path, errors: &mut ErrorLis
     }
 }
 
-/// Judges the conditions that a pod waits for before it counts as ready.
+/// Validates readiness gates.
 pub fn validate_readiness_gates(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
     errors.extend(item_problems(&spec.readiness_gates, path, |gate, path| {
         violations(names::qualified_name, &gate.condition_type, &path.child("conditionType"))
     }));
 }
 
-/// Judges the gates that keep a pod from being scheduled.
+/// Validates scheduling gates.
 pub fn validate_scheduling_gates(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
     let gates = || spec.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str());
     errors.extend(gates().zip(repeated(gates())).enumerate().flat_map(|(index, (name, repeats))| {
@@ -113,7 +113,7 @@ pub fn validate_scheduling_gates(spec: &PodSpec, path: &Path, errors: &mut Error
     }));
 }
 
-/// Judges the group a pod says it belongs to. That the group is there is not asked: it may come later (KEP-4671).
+/// Validates the scheduling group. It need not exist: it may be created later (KEP-4671).
 pub fn validate_scheduling_group(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
     let Some(group) = &spec.scheduling_group else { return };
     let name_path = path.child("podGroupName");
@@ -125,23 +125,23 @@ pub fn validate_scheduling_group(spec: &PodSpec, path: &Path, errors: &mut Error
     errors.extend(has_responders.then(|| Error::forbidden(path, "may not be set when evictionResponders is set")));
 }
 
-/// What is wrong with the effect of a taint, or of a toleration that names one.
+/// Validates the effect of a taint or toleration.
 pub(super) fn effect_problem(effect: &str, path: &Path) -> Option<Error> {
     (!TAINT_EFFECTS.contains(&effect)).then(|| Error::not_supported(path, effect, &TAINT_EFFECTS))
 }
 
-/// The rule for label values, whose problems are told as one.
+/// The rule for label values, with all problems in one message.
 pub(super) fn one_label_value(value: &str) -> Vec<String> {
-    names::label_value(value).into_iter().reduce(|told, next| format!("{told};{next}")).into_iter().collect()
+    names::label_value(value).into_iter().reduce(|all, next| format!("{all};{next}")).into_iter().collect()
 }
 
-/// For each key, whether it stood before.
+/// For each key, whether it occurred before.
 pub(super) fn repeated<K: Ord>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = bool> {
     let mut seen = BTreeSet::new();
     keys.map(move |key| !seen.insert(key))
 }
 
-/// The problems of each item of a list, at the item's place.
+/// The problems of each item of a list, with the item's path.
 fn item_problems<'a, T: 'a>(
     list: impl IntoIterator<Item = &'a Vec<T>>,
     path: &Path,
@@ -172,7 +172,7 @@ fn key_problems(toleration: &Toleration, path: &Path) -> ErrorList {
     }
 }
 
-/// Only what would evict a pod can be tolerated for a while.
+/// `tolerationSeconds` is allowed only with the effect `NoExecute`.
 fn seconds_problem(toleration: &Toleration, path: &Path) -> Option<Error> {
     let effect = non_empty(&toleration.effect).unwrap_or("");
     let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
@@ -194,7 +194,7 @@ fn no_value(value: &str) -> Vec<String> {
     if value.is_empty() { Vec::new() } else { vec![detail.to_owned()] }
 }
 
-/// Written as it would be printed: no plus sign, no zeros in front.
+/// An integer in canonical format: no plus sign, no leading zeros.
 fn canonical_integer(value: &str) -> Vec<String> {
     let is_canonical = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
     if is_canonical { Vec::new() } else { vec!["must be a valid decimal integer in canonical form".to_owned()] }
@@ -245,7 +245,7 @@ fn pod_term_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
     for (name, selector) in [("labelSelector", &term.label_selector), ("namespaceSelector", &term.namespace_selector)] {
         errors.extend(selector.iter().flat_map(|selector| validate_label_selector(selector, &path.child(name))));
     }
-    // Each is told as one field, whichever of the list it is.
+    // The errors have the path of the list, not of the item.
     let namespaces = term.namespaces.iter().flatten();
     errors.extend(namespaces.flat_map(|name| violations(names::dns_label, name, &path.child("namespace"))));
     errors.extend(label_keys_problems(term, path));
@@ -257,8 +257,8 @@ fn pod_term_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
     errors
 }
 
-/// Keys that the selector asks for besides: a new pod's own value has been merged into it, so each may stand there once.
-/// Told below the term and not below the list, at the last place of the key.
+/// Keys that the selector has twice. The value of a new pod has been merged into it, so each key may occur there once.
+/// The error has the path of the term, not of the list, and the index of the key's last occurrence.
 pub(super) fn duplicate_label_keys_problems(
     keys: &[String],
     selector: &Option<LabelSelector>,
@@ -267,7 +267,7 @@ pub(super) fn duplicate_label_keys_problems(
     let Some(selector) = selector else { return ErrorList::new() };
     let labels = selector.match_labels.iter().flatten().map(|(label, _)| label);
     let mut times: BTreeMap<&String, usize> = BTreeMap::new();
-    for key in labels.chain(selector.match_expressions.iter().flatten().map(|asked| &asked.key)) {
+    for key in labels.chain(selector.match_expressions.iter().flatten().map(|requirement| &requirement.key)) {
         *times.entry(key).or_default() += 1;
     }
     let last: BTreeMap<&String, usize> = keys.iter().enumerate().map(|(index, key)| (key, index)).collect();

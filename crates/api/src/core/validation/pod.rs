@@ -1,4 +1,4 @@
-//! A pod when it is created and changed.
+//! Creation and update of a pod.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,12 +14,12 @@ use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{self, to_json};
 
-/// What a user may change in the spec of a pod, as the refusal of everything else lists it.
+/// The mutable fields of a pod's spec, in the words of the error about all others.
 const MUTABLE_FIELDS: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
      `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
      set to 1 if it was previously negative)";
 
-/// What is wrong with a pod to be created.
+/// Validates a new pod.
 pub fn validate_create(pod: &Pod, _gates: &Gates) -> ErrorList {
     let mut errors = metadata::validate_object_meta(&pod.metadata, true, &Path::new("metadata"));
     let path = Path::new("spec");
@@ -36,10 +36,10 @@ pub fn validate_create(pod: &Pod, _gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with a user's change of a pod. A bind is not such a change.
+/// Validates an update of a pod. A bind is not an update.
 pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    // A name was found good when it was made; a prefix may still come.
+    // The name was validated at creation. The prefix may be set later.
     errors.extend(metadata::prefix_problems(&new.metadata, &Path::new("metadata")));
     let path = Path::new("spec");
     let (new, old) = (spec_of(new), spec_of(old));
@@ -50,7 +50,7 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
         [("containers", new.containers.len() == old.containers.len()), ("initContainers", init(&new) == init(&old))]
     {
         if !same {
-            // Nothing more can be compared item by item.
+            // The remaining checks compare containers one by one.
             errors.push(Error::forbidden(&path.child(field), "pod updates may not add or remove containers"));
             return errors;
         }
@@ -81,7 +81,7 @@ fn is_gated(spec: &PodSpec) -> bool {
     has_any(&spec.scheduling_gates)
 }
 
-/// A deadline may be set once and then only come nearer.
+/// A deadline can be set once and then only be reduced.
 fn validate_deadline_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
     match (new.active_deadline_seconds, old.active_deadline_seconds) {
         (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
@@ -98,7 +98,7 @@ fn validate_deadline_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &
     }
 }
 
-/// Tolerations may be added; those there may change only their seconds.
+/// Tolerations can be added. Of existing ones only the seconds can change.
 fn validate_toleration_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
     let but_seconds = |toleration: &Toleration| -> [Option<String>; 4] {
         let Toleration { effect, key, operator, toleration_seconds: _, value } = toleration;
@@ -111,7 +111,7 @@ fn validate_toleration_change(new: &PodSpec, old: &PodSpec, path: &Path, errors:
     }
 }
 
-/// Gates may be lifted, never put up again.
+/// Gates can be removed, not added.
 fn validate_gate_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
     let old: BTreeSet<&str> = old.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str()).collect();
     for (index, gate) in new.scheduling_gates.iter().flatten().enumerate() {
@@ -122,7 +122,7 @@ fn validate_gate_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut 
     }
 }
 
-/// While a pod is gated, whoever gates it may narrow where it goes.
+/// While a pod is gated, its node selector can be narrowed.
 fn validate_node_selector_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
     let now = new.node_selector.clone().unwrap_or_default();
     if old.node_selector.iter().flatten().any(|(key, value)| now.get(key) != Some(value)) {
@@ -131,8 +131,8 @@ fn validate_node_selector_change(new: &PodSpec, old: &PodSpec, path: &Path, erro
     }
 }
 
-/// Each term that a gated pod's node must meet may come to ask for more, at its end; terms come and go only all at once,
-/// where there were none.
+/// Each required node term of a gated pod can get more requirements at its end. Terms can be added only if there were
+/// none, and none can be removed.
 fn node_terms_change_problems(new: &PodSpec, old: &PodSpec, path: &Path) -> ErrorList {
     let path = path.child("requiredDuringSchedulingIgnoredDuringExecution").child("nodeSelectorTerms");
     let (new, old) = (required_node_terms(new), required_node_terms(old));
@@ -158,7 +158,7 @@ fn required_node_terms(spec: &PodSpec) -> Option<&[NodeSelectorTerm]> {
     Some(&nodes.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms)
 }
 
-/// The node affinity as before, with nothing left of an affinity that was only that.
+/// The new affinity with the old node affinity. An affinity that is then empty is unset.
 fn with_node_affinity_of(old: &PodSpec, new: &PodSpec) -> Option<Affinity> {
     let node_affinity = old.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone());
     let had_one = new.affinity.as_ref().is_none_or(|affinity| affinity.node_affinity.is_some());
@@ -166,7 +166,7 @@ fn with_node_affinity_of(old: &PodSpec, new: &PodSpec) -> Option<Affinity> {
     if old.affinity.is_none() && had_one && restored == Affinity::default() { None } else { Some(restored) }
 }
 
-/// Takes the allowed changes back and asks whether anything else differs.
+/// Reverts the allowed changes and checks that nothing else differs.
 fn validate_other_fields_unchanged(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
     let mut rest = new.clone();
     copy_images(&mut rest.containers, &old.containers);
@@ -199,7 +199,7 @@ fn copy_images(new: &mut [Container], old: &[Container]) {
     }
 }
 
-/// The fields right below the spec that differ.
+/// The top-level fields of the spec that differ.
 fn changed(new: &PodSpec, old: &PodSpec) -> String {
     let (new, old) = (to_json(new), to_json(old));
     let keys = |value: &Value| value.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
@@ -234,22 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn a_gated_pod_may_ask_more_of_its_node_and_not_less() {
+    fn node_affinity_of_a_gated_pod_can_only_be_narrowed() {
         let (zone, disk) = (json!({"key": "zone", "operator": "Exists"}), json!({"key": "disk", "operator": "Exists"}));
         let one = required_node_affinity(json!([zone]));
         let mut preferring = one.clone();
         preferring["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
             json!([{"weight": 1, "preference": {"matchExpressions": [disk]}}]);
         let terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
-        let (changed, gone) = (vec![format!("{terms}[0]")], vec![terms.to_owned()]);
+        let (changed, removed) = (vec![format!("{terms}[0]")], vec![terms.to_owned()]);
         for (case, old, new, want) in [
             ("one more", one.clone(), required_node_affinity(json!([zone, disk])), vec![]),
             ("one more in front", one.clone(), required_node_affinity(json!([disk, zone])), changed.clone()),
             ("another", one.clone(), required_node_affinity(json!([disk])), changed),
-            ("none", one.clone(), Value::Null, gone),
-            ("a wish", one.clone(), preferring, vec![]),
+            ("none", one.clone(), Value::Null, removed),
+            ("a preference", one.clone(), preferring, vec![]),
             ("the first", Value::Null, one, vec![]),
-            ("nothing said", Value::Null, json!({}), vec!["spec".to_owned()]),
+            ("empty affinity", Value::Null, json!({}), vec!["spec".to_owned()]),
         ] {
             let gated =
                 |affinity: Value| pod(json!({"schedulingGates": [{"name": "a/b"}], "affinity": affinity}), json!({}));

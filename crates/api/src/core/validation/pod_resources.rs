@@ -1,4 +1,4 @@
-//! Requests and limits of a pod as a whole.
+//! Requests and limits at pod level.
 
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -16,7 +16,7 @@ use crate::quantity::Quantity;
 
 const RESOURCES: [&str; 3] = ["cpu", "hugepages-", "memory"];
 
-/// Judges what a pod asks for as a whole: by itself, and against what its containers ask for.
+/// Validates pod-level resources, by themselves and against those of the containers.
 pub fn validate(spec: &PodSpec, declared: &DeclaredNames<'_>, path: &Path) -> ErrorList {
     let Some(resources) = &spec.resources else { return ErrorList::new() };
     if spec.os.as_ref().is_some_and(|os| os.name == "windows") {
@@ -56,7 +56,7 @@ fn entry_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     errors
 }
 
-/// The whole is at least its parts: requests and huge pages in sum, limits one by one.
+/// Pod-level requests and huge pages are at least the containers' sum, limits at least each container's.
 fn shortage_problems(spec: &PodSpec, limits: &QuantityTexts, requests: &QuantityTexts, path: &Path) -> ErrorList {
     let document = to_json(spec);
     let sums =
@@ -103,9 +103,9 @@ mod tests {
         validate(&spec, &DeclaredNames::of(&spec, Default::default()), &Path::new("r"))
     }
 
-    // Every row as the real server answers it.
+    // Each row is the response of the real server.
     #[test]
-    fn the_whole_is_of_few_resources_and_no_less_than_its_parts() {
+    fn pod_level_resources_are_supported_and_at_least_those_of_the_containers() {
         let container = |limits: Value, requests: Value| json!({"name": "a", "resources": {"limits": limits, "requests": requests}});
         let no_container = || container(json!({}), json!({}));
         for (resources, container, want) in [

@@ -12,7 +12,7 @@ use super::{
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{self, names, non_empty, violations};
 
-/// Where a pod's spec stands; a template leaves open what is filled in when its pods are made.
+/// The parent of a pod's spec. A template may leave out what is set when its pods are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecParent {
     /// In a Pod.
@@ -21,11 +21,11 @@ pub enum SpecParent {
     Template,
 }
 
-/// What is wrong with a pod template: the metadata it gives to pods, and their spec.
+/// Validates a pod template: metadata and spec of its pods.
 pub fn validate_pod_template(template: &PodTemplateSpec, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     if let Some(meta) = &template.metadata {
-        // Upstream's paths leave `metadata` out here.
+        // Upstream's paths have no `metadata` here.
         if let Some(labels) = &meta.labels {
             errors.extend(metadata::validate_labels(labels, &path.child("labels")));
         }
@@ -47,7 +47,7 @@ pub fn validate_pod_template(template: &PodTemplateSpec, path: &Path) -> ErrorLi
     errors
 }
 
-/// What is wrong with a defaulted pod spec.
+/// Validates a defaulted pod spec.
 pub fn validate_pod_spec(spec: &PodSpec, of: SpecParent, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let declared = DeclaredNames::of(spec, volumes::validate(spec, &path.child("volumes"), &mut errors));
@@ -81,7 +81,7 @@ pub fn validate_pod_spec(spec: &PodSpec, of: SpecParent, path: &Path) -> ErrorLi
     placement::validate_tolerations(spec, &path.child("tolerations"), &mut errors);
     errors.extend(network::validate_host_aliases(spec, path));
     errors.extend(subdomain(&spec.priority_class_name, &path.child("priorityClassName")));
-    // Nothing at all is no class; a class without a name is a bad one.
+    // An unset class is valid, an empty one is not.
     let class = spec.runtime_class_name.iter();
     errors.extend(class.flat_map(|name| violations(names::dns_subdomain, name, &path.child("runtimeClassName"))));
     if let Some(policy) = spec.preemption_policy.as_deref() {
@@ -92,9 +92,9 @@ pub fn validate_pod_spec(spec: &PodSpec, of: SpecParent, path: &Path) -> ErrorLi
     }
     errors.extend(network::validate_os(spec, path));
     placement::validate_scheduling_group(spec, &path.child("schedulingGroup"), &mut errors);
-    // One fault is told once, however often it was made: not every field is told with its place in a list.
-    let mut told = BTreeSet::new();
-    errors.retain(|error| told.insert(error.to_string()));
+    // Equal errors are reported once. Errors without the index of their item can be equal.
+    let mut reported = BTreeSet::new();
+    errors.retain(|error| reported.insert(error.to_string()));
     errors
 }
 
@@ -109,7 +109,7 @@ fn subdomain(name: &Option<String>, path: &Path) -> ErrorList {
     non_empty(name).map(|name| violations(names::dns_subdomain, name, path)).unwrap_or_default()
 }
 
-/// An error unless the value is one of `supported`; nothing at all is missing.
+/// Checks that the value is one of `supported`. An unset value is missing.
 pub(super) fn one_of(value: Option<&str>, supported: &[&str], path: &Path, errors: &mut ErrorList) {
     match value.unwrap_or("") {
         "" => errors.push(Error::required(path, "")),
@@ -125,7 +125,7 @@ mod tests {
     use super::{SpecParent, validate_pod_spec};
     use crate::field::Path;
 
-    /// The paths and kinds of what is wrong with a pod whose one container has `container` and whose spec has `spec`.
+    /// Paths and kinds of the errors of a pod whose container has `container` and whose spec has `spec`.
     fn problems(spec: Value, container: Value) -> Vec<String> {
         let mut container = container;
         let given = [("name", json!("main")), ("image", json!("i")), ("imagePullPolicy", json!("Always"))];
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_pod_is_held_to_its_rules() {
+    fn each_field_of_a_pod_is_validated() {
         let c = "s.containers[0]";
         for (spec, want) in [
             (json!({"os": {"name": ""}}), "s.os.name Required value"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_init_container_that_ends_has_no_probes() {
+    fn init_container_that_is_no_sidecar_has_no_probes() {
         let init = |policy: Value| {
             json!({"initContainers": [{
                 "name": "i", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn constraints_of_one_topology_are_told_where_the_first_stands() {
+    fn duplicate_spread_constraint_is_reported_at_the_first() {
         let zone = json!({"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"});
         let want = "s.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate value";
         assert_eq!(problems(json!({"topologySpreadConstraints": [zone, zone]}), json!({})), [want]);

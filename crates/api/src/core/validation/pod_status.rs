@@ -1,4 +1,4 @@
-//! What a kubelet or a scheduler may report of a pod.
+//! Validation of a pod's status, as a kubelet or scheduler writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ const MAX_USER_ID: i64 = u32::MAX as i64;
 const MAX_GROUP_ID: i64 = i32::MAX as i64;
 const NOT_NEGATIVE: &str = "must be a non-negative integer";
 
-/// What is wrong with a report of a pod's status. Of the spec only the node, the claims and what is said of the containers'
-/// names, resources and restarts is looked at.
+/// Validates a write to a pod's status. Of the spec it uses only the node, the claims, and the names, resources and
+/// restart rules of the containers.
 pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     let path = Path::new("status");
@@ -62,9 +62,9 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
         let containers = by_name(containers.iter(), |container| &container.name);
         for (index, status) in statuses.iter().enumerate() {
             let path = path.child(list).index(index).child("allocatedResourcesStatus");
-            // Of a container that the spec does not have nothing is known.
-            let asked = containers.get(status.name.as_str()).map(|container| RequestedResources::of(container));
-            errors.extend(health_problems(status, asked.as_ref(), &path));
+            // Nothing is known about a container that the spec does not have.
+            let requested = containers.get(status.name.as_str()).map(|container| RequestedResources::of(container));
+            errors.extend(health_problems(status, requested.as_ref(), &path));
         }
     }
     errors
@@ -75,7 +75,7 @@ fn generation_problem(generation: Option<i64>, path: &Path) -> Option<Error> {
     Some(Error::invalid(&path.child("observedGeneration"), generation, NOT_NEGATIVE))
 }
 
-/// Statuses with the containers that they are of.
+/// Statuses with their containers.
 fn containers<'a>(
     status: &'a PodStatus,
     spec: &'a PodSpec,
@@ -91,7 +91,7 @@ fn containers<'a>(
     ]
 }
 
-/// Items by their name; of those with the same name, the first.
+/// Items by name. Of several with one name, the first.
 fn by_name<'a, T>(items: impl Iterator<Item = T>, name: impl Fn(&T) -> &'a String) -> BTreeMap<&'a str, T> {
     let mut found = BTreeMap::new();
     for item in items {
@@ -100,7 +100,7 @@ fn by_name<'a, T>(items: impl Iterator<Item = T>, name: impl Fn(&T) -> &'a Strin
     found
 }
 
-/// A container that ended and is not to start again has ended for good.
+/// A terminated container that is not restarted stays terminated.
 fn transition_problems(new: &PodStatus, old: &PodStatus, spec: &PodSpec, path: &Path) -> ErrorList {
     let all = || spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let rules = |container: &'_ Container| container.restart_policy_rules.clone().unwrap_or_default();
@@ -163,7 +163,7 @@ fn claim_problems(status: &PodStatus, spec: &PodSpec, path: &Path) -> ErrorList 
     errors
 }
 
-/// The claim that was made for a pod's devices which it asks for as resources.
+/// Validates the claim that was created for extended resources.
 fn extended_claim_problems(claim: &PodExtendedResourceClaimStatus, spec: &PodSpec, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let mappings = &claim.request_mappings;
@@ -202,7 +202,7 @@ fn user_problems(status: &ContainerStatus, path: &Path) -> ErrorList {
     own.into_iter().chain(more).flatten().collect()
 }
 
-/// What a container asked for, as its status names it.
+/// The resources that a container requests, as its status names them.
 struct RequestedResources<'a> {
     /// `claim`, or `claim/request`.
     claims: BTreeSet<String>,
@@ -213,17 +213,17 @@ impl<'a> RequestedResources<'a> {
     fn of(container: &'a Container) -> RequestedResources<'a> {
         let resources = container.resources.iter();
         let claims = resources.clone().flat_map(|resources| resources.claims.iter().flatten());
-        let claims = claims.map(|asked| match asked.request.as_deref().unwrap_or("") {
-            "" => asked.name.clone(),
-            request => format!("{}/{request}", asked.name),
+        let claims = claims.map(|claim| match claim.request.as_deref().unwrap_or("") {
+            "" => claim.name.clone(),
+            request => format!("{}/{request}", claim.name),
         });
         let names = resources.flat_map(|resources| resources.requests.iter().flatten()).map(|(name, _)| name.as_str());
         RequestedResources { claims: claims.collect(), resources: names.collect() }
     }
 
-    /// What is wrong with the name of a resource whose devices are told of.
+    /// Validates the name of a resource in a status.
     fn problem(&self, name: &str, path: &Path) -> Option<Error> {
-        let (is_asked, detail) = match name.strip_prefix("claim:") {
+        let (is_requested, detail) = match name.strip_prefix("claim:") {
             Some(claim) => (
                 self.claims.contains(claim),
                 "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when \
@@ -231,20 +231,20 @@ impl<'a> RequestedResources<'a> {
             ),
             None => (self.resources.contains(name), "must match one of the container's resource requests"),
         };
-        (!is_asked).then(|| Error::invalid(path, name, detail))
+        (!is_requested).then(|| Error::invalid(path, name, detail))
     }
 }
 
-/// How the devices are that a container was given: each is one that it asked for.
-fn health_problems(status: &ContainerStatus, asked: Option<&RequestedResources<'_>>, path: &Path) -> ErrorList {
+/// Validates the health of a container's devices: each is of a requested resource.
+fn health_problems(status: &ContainerStatus, requested: Option<&RequestedResources<'_>>, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     for (index, resource) in status.allocated_resources_status.iter().flatten().enumerate() {
         let path = path.index(index);
-        errors.extend(asked.and_then(|asked| asked.problem(&resource.name, &path.child("name"))));
-        let mut taken = BTreeSet::new();
+        errors.extend(requested.and_then(|requested| requested.problem(&resource.name, &path.child("name"))));
+        let mut used = BTreeSet::new();
         for (index, device) in resource.resources.iter().flatten().enumerate() {
             let path = path.child("resources").index(index);
-            if !taken.insert(device.resource_id.as_str()) {
+            if !used.insert(device.resource_id.as_str()) {
                 errors.push(Error::duplicate(&path.child("resourceID"), device.resource_id.as_str()));
             }
             let health = device.health.as_deref().unwrap_or("");
@@ -256,7 +256,7 @@ fn health_problems(status: &ContainerStatus, asked: Option<&RequestedResources<'
     errors
 }
 
-/// There is at most one address of each family. `value` is the list as it was written.
+/// There is at most one address per family. `value` is the list in the object.
 fn addresses_problems(all: &[&str], value: &Value, path: &Path) -> ErrorList {
     let read: Vec<Option<IpAddr>> = all.iter().map(|address| address.parse().ok()).collect();
     let mut errors = ErrorList::new();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_one_address_of_each_family_and_claims_of_its_own() {
+    fn pod_has_one_address_per_family_and_its_own_claims() {
         let addresses = |all: &[&str]| json!({"podIPs": all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>()});
         for (status, want) in [
             (addresses(&["10.0.0.1", "1::2"]), vec![]),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_is_not_to_start_again_has_ended_for_good() {
+    fn terminated_container_that_is_not_restarted_stays_terminated() {
         let rule = |action: &str| json!([{"action": action, "exitCodes": {"operator": "In", "values": [3]}}]);
         let main = |more: Value| {
             let mut container = json!({"name": "main", "image": "x"});
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_users_are_those_that_a_container_has() {
+    fn devices_and_users_of_a_container_are_validated() {
         let spec = json!({
             "resourceClaims": [{"name": "c", "resourceClaimName": "x"}],
             "containers": [{"name": "main", "image": "x", "resources": {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_of_a_node_of_conditions_and_of_generations() {
+    fn node_conditions_and_generations_of_a_status_are_validated() {
         for (new, want) in [
             (json!({"hostIP": "1::1", "hostIPs": [{"ip": "1::1"}, {"ip": "10.0.0.1"}]}), vec![]),
             (

@@ -1,4 +1,4 @@
-//! What is asked of a running container: probes, and the hooks of its life.
+//! Probes and lifecycle hooks of containers.
 
 use k8s_openapi::api::core::v1::{
     Container, ExecAction, GRPCAction, HTTPGetAction, LifecycleHandler, Probe, SleepAction, TCPSocketAction,
@@ -12,7 +12,7 @@ use crate::metadata::{names, violations};
 const TOO_MANY_HANDLERS: &str = "may not specify more than 1 handler type";
 const NOT_IN_INIT: &str = "may not be set for init containers without restartPolicy=Always";
 
-/// Judges the hooks and probes of a container that runs as long as its pod.
+/// Validates hooks and probes of a container that runs as long as its pod.
 pub fn validate(container: &Container, grace_seconds: i64, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     if let Some(lifecycle) = &container.lifecycle {
@@ -28,7 +28,7 @@ pub fn validate(container: &Container, grace_seconds: i64, path: &Path) -> Error
     errors
 }
 
-/// A container that ends before the others start has neither hooks nor probes.
+/// An init container that is not a sidecar has neither hooks nor probes.
 pub fn validate_absent(container: &Container, path: &Path) -> ErrorList {
     let lifecycle = ("lifecycle", container.lifecycle.is_some());
     let given = [lifecycle].into_iter().chain(probes(container).map(|(name, probe)| (name, probe.is_some())));
@@ -67,7 +67,7 @@ fn probe_problems(probe: &Probe, name: &str, path: &Path) -> ErrorList {
         errors.push(Error::invalid(&grace_path, seconds, "must be greater than 0"));
     }
     if name == "readinessProbe" {
-        // Nothing is stopped by it.
+        // A failed readiness probe stops nothing.
         errors.extend(grace.map(|seconds| Error::invalid(&grace_path, seconds, "must not be set for readinessProbes")));
     } else if let Some(threshold) = probe.success_threshold.filter(|threshold| *threshold != 1) {
         errors.push(Error::invalid(&path.child("successThreshold"), threshold, "must be 1"));
@@ -85,7 +85,7 @@ fn hook_problems(handler: &LifecycleHandler, grace_seconds: i64, path: &Path) ->
     one_handler(handlers, path)
 }
 
-/// The problems of the first handler; the others are too many.
+/// The problems of the first handler. The others are too many.
 fn one_handler(handlers: [Option<(&str, ErrorList)>; 4], path: &Path) -> ErrorList {
     let mut handlers = handlers.into_iter().flatten();
     let Some((_, mut errors)) = handlers.next() else {

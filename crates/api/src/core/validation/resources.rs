@@ -1,4 +1,4 @@
-//! Requests and limits of a container, and what a node has.
+//! Requests and limits of a container, and resources of a node.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) type QuantityTexts = BTreeMap<String, Text>;
 type NameViolation = fn(&str) -> bool;
 type AmountViolation = fn(&str, Quantity) -> bool;
 
-/// When the name of a resource is not one for containers, and what is said then.
+/// When a resource name is invalid for containers, and the message.
 const NAME_RULES: [(NameViolation, &str); 3] = [
     (
         |name| has_prefix(name) && !is_native(name) && !is_extended(name),
@@ -29,13 +29,13 @@ const NAME_RULES: [(NameViolation, &str); 3] = [
     (is_unsupported_native, "must be a standard resource for containers"),
 ];
 
-/// When a number is not an amount of a resource, and what is said then.
+/// When a number is not a valid amount of a resource, and the message.
 const AMOUNT_RULES: [(AmountViolation, &str); 2] = [
     (|_, amount| amount.is_negative(), NEGATIVE),
     (|name, amount| (name == "pods" || is_extended(name)) && !amount.is_whole(), "must be an integer"),
 ];
 
-/// Names without a prefix that mean something elsewhere, mostly in quotas.
+/// Names without a prefix that are not for containers, mostly those of quotas.
 const NON_CONTAINER_RESOURCES: [&str; 10] = [
     "pods",
     "resourcequotas",
@@ -49,7 +49,7 @@ const NON_CONTAINER_RESOURCES: [&str; 10] = [
     "services.loadbalancers",
 ];
 
-/// Judges a container's requests and limits.
+/// Validates a container's requests and limits.
 pub fn validate(requirements: &ResourceRequirements, path: &Path, errors: &mut ErrorList) {
     let none = QuantityTexts::new();
     let [limits, requests] =
@@ -64,13 +64,13 @@ pub fn validate(requirements: &ResourceRequirements, path: &Path, errors: &mut E
     errors.extend(huge_pages_problem(limits, requests, path));
 }
 
-/// Judges what running a pod costs besides its containers; it is told as limits.
+/// Validates the overhead of a pod. Its errors are those of limits.
 pub fn validate_overhead(overhead: &QuantityTexts, path: &Path, errors: &mut ErrorList) {
     let path = path.child("limits");
     errors.extend(overhead.iter().flat_map(|(name, amount)| entry_problems(name, amount, &path)));
 }
 
-/// What is wrong with one amount of the resource called `name`.
+/// Validates an amount of the resource called `name`.
 pub fn amount_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     match Quantity::parse(&amount.0) {
         Err(bad) => vec![Error::invalid(path, amount.0.as_str(), bad.to_string())],
@@ -81,9 +81,9 @@ pub fn amount_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     }
 }
 
-/// Whether the resource is one that Kubernetes itself knows nothing about, such as `nvidia.com/gpu`.
+/// Whether it is an extended resource, such as `nvidia.com/gpu`.
 pub fn is_extended(name: &str) -> bool {
-    // A quota counts it as `requests.<name>`, which has to be a name too.
+    // A quota has it as `requests.<name>`, which must be a valid name too.
     let in_quotas = format!("requests.{name}");
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&in_quotas).is_empty()
 }
@@ -98,7 +98,7 @@ fn entry_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     errors
 }
 
-/// Huge pages come whole. The name says how large one is.
+/// Huge pages are whole pages. The name has their size.
 pub(super) fn page_size_problem(name: &str, amount: &Text, path: &Path) -> Option<Error> {
     let size = Quantity::parse(name.strip_prefix("hugepages-")?).unwrap_or_default();
     let amount = Quantity::parse(&amount.0).ok().filter(|amount| !amount.is_negative())?;
@@ -106,8 +106,8 @@ pub(super) fn page_size_problem(name: &str, amount: &Text, path: &Path) -> Optio
     (!amount.is_multiple_of(size)).then(|| Error::invalid(path, amount.to_string(), detail))
 }
 
-/// A request is at most the limit, and where nothing can be overcommitted it is the limit.
-/// Nothing is said of numbers that are none: that is said where they stand.
+/// A request is at most the limit, and equals it for resources that cannot be overcommitted. Invalid numbers are
+/// ignored here: they have their own error.
 pub(super) fn request_limit_problem(name: &str, request: &Text, limits: &QuantityTexts, path: &Path) -> Option<Error> {
     let request = Quantity::parse(&request.0).ok()?;
     let may_be_less = may_overcommit(name);
@@ -123,7 +123,7 @@ pub(super) fn request_limit_problem(name: &str, request: &Text, limits: &Quantit
     })
 }
 
-/// Huge pages are a part of what a container gets, never all of it.
+/// Huge pages need CPU or memory in addition.
 pub(super) fn huge_pages_problem(limits: &QuantityTexts, requests: &QuantityTexts, path: &Path) -> Option<Error> {
     let any = |is: fn(&str) -> bool| limits.keys().chain(requests.keys()).any(|name| is(name));
     (any(is_huge_pages) && !any(|name| matches!(name, "cpu" | "memory")))
@@ -142,12 +142,12 @@ pub(super) fn is_huge_pages(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Whether more may be promised as a limit than is requested.
+/// Whether the limit may exceed the request.
 fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
-/// Whether a name without a prefix is none that a container can ask for.
+/// Whether a name without a prefix is not a resource of containers.
 fn is_unsupported_native(name: &str) -> bool {
     !has_prefix(name) && !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name)
 }

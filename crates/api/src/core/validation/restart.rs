@@ -1,4 +1,4 @@
-//! When a container starts again: its own policy, the rules on its exit, and a change of its resources.
+//! Restarts of a container: its own policy, the rules for its exit code, and a resize.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ const MAX_EXIT_CODES: usize = 255;
 const RESIZABLE_RESOURCES: [&str; 2] = ["cpu", "memory"];
 const RESIZE_POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];
 
-/// Judges what a new amount of a resource does to a container.
+/// Validates the resize policy of a container.
 pub fn validate_resize(container: &Container, pod_policy: &str, path: &Path) -> ErrorList {
     let path = path.child("resizePolicy");
-    let mut taken = BTreeSet::new();
+    let mut used = BTreeSet::new();
     let mut errors = ErrorList::new();
     for (index, policy) in container.resize_policy.iter().flatten().enumerate() {
         let (resource, restart) = (policy.resource_name.as_str(), policy.restart_policy.as_str());
-        if !taken.insert(resource) {
+        if !used.insert(resource) {
             errors.push(Error::duplicate(&path.index(index), resource));
         }
         for (value, supported) in [(resource, &RESIZABLE_RESOURCES), (restart, &RESIZE_POLICIES)] {
@@ -39,7 +39,7 @@ pub fn validate_resize(container: &Container, pod_policy: &str, path: &Path) -> 
     errors
 }
 
-/// Judges a container's own policy and its rules. Of an init container that lacks the policy no more is told.
+/// Validates a container's own policy and rules. If an init container lacks the policy, only that is reported.
 pub fn validate(container: &Container, is_init: bool, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! As whom a pod and its containers run, and what keeps them in.
+//! Security contexts of pods and containers.
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext};
 
@@ -12,7 +12,7 @@ const MAX_ID: i64 = i32::MAX as i64;
 const MAX_SYSCTL_BYTES: usize = 253;
 const SYSCTL_RULE: &str = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// Judges what holds for all containers of the pod with this spec.
+/// Validates the security context of a pod with this spec.
 pub fn validate_pod(context: &PodSecurityContext, spec: &PodSpec, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     for (name, id) in
@@ -46,7 +46,7 @@ pub fn validate_pod(context: &PodSecurityContext, spec: &PodSpec, path: &Path) -
     errors
 }
 
-/// The field by which the pod shares with its node what the setting belongs to: the node's settings are not the pod's.
+/// The field with which the pod shares the sysctl's namespace with its node. Then the sysctl cannot be set.
 fn host_namespace_field(setting: &str, spec: &PodSpec) -> Option<&'static str> {
     let name = setting.replace('/', ".");
     let begins = |heads: &[&str]| heads.iter().any(|head| name.starts_with(head));
@@ -57,7 +57,7 @@ fn host_namespace_field(setting: &str, spec: &PodSpec) -> Option<&'static str> {
     (begins(&["net."]) && spec.host_network == Some(true)).then_some("hostNetwork")
 }
 
-/// Judges what holds for one container.
+/// Validates the security context of a container.
 pub fn validate_container(context: &SecurityContext, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     for (name, id) in [("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)] {
@@ -72,12 +72,12 @@ pub fn validate_container(context: &SecurityContext, path: &Path) -> ErrorList {
     errors
 }
 
-/// Whether this can be a setting of the kernel: `kernel.shm_rmid_forced`.
+/// Whether it can be the name of a sysctl: `kernel.shm_rmid_forced`.
 fn is_sysctl_name(name: &str) -> bool {
     let is_plain = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
     let known = |char: char| is_plain(char) || matches!(char, '-' | '_');
-    let is_part = |part: &str| part.starts_with(is_plain) && part.ends_with(is_plain) && part.chars().all(known);
-    name.len() <= MAX_SYSCTL_BYTES && name.split(['.', '/']).all(is_part)
+    let is_component = |part: &str| part.starts_with(is_plain) && part.ends_with(is_plain) && part.chars().all(known);
+    name.len() <= MAX_SYSCTL_BYTES && name.split(['.', '/']).all(is_component)
 }
 
 fn id_problem(id: Option<i64>, path: &Path) -> Option<Error> {
@@ -90,7 +90,7 @@ fn supported_value_problem(value: &Option<String>, supported: &[&str], path: &Pa
     Some(Error::not_supported(path, value, supported))
 }
 
-/// The problems of both profiles, with what is told between them.
+/// The problems of both profiles, with those in between.
 fn profile_problems(
     seccomp: &Option<SeccompProfile>,
     app_armor: &Option<AppArmorProfile>,
@@ -156,7 +156,7 @@ mod tests {
     use super::is_sysctl_name;
 
     #[test]
-    fn a_setting_of_the_kernel_has_parts_of_small_letters() {
+    fn sysctl_names_have_lower_case_components() {
         for (name, want) in [
             ("kernel.shm_rmid_forced", true),
             ("net/ipv4/ip-forward", true),

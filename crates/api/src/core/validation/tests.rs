@@ -1,6 +1,6 @@
-//! Tables of documents and what is said about them.
+//! Tables of documents and their errors.
 
-mod events; // Events, apart
+mod events; // Events
 
 use k8s_openapi::api::core::v1::{Binding, Namespace, Node, Pod};
 use serde::de::DeserializeOwned;
@@ -16,10 +16,10 @@ fn texts(errors: &ErrorList) -> Vec<String> {
 }
 
 fn typed<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("the test writes a decodable object")
+    serde_json::from_value(value).expect("a decodable object")
 }
 
-/// Lays `over` over `base`, as a merge patch would.
+/// Merges `over` into `base`, as a merge patch does.
 fn merged(mut base: Value, over: Value) -> Value {
     match (&mut base, over) {
         (Value::Object(fields), Value::Object(over)) => {
@@ -33,7 +33,7 @@ fn merged(mut base: Value, over: Value) -> Value {
     }
 }
 
-/// A good pod with parts of its spec replaced, defaulted as the server would.
+/// A valid pod with changes to its spec, with the server's defaults.
 fn pod_with(spec: Value) -> Pod {
     let base = json!({
         "metadata": {"name": "p", "namespace": "n", "uid": "u"},
@@ -73,7 +73,7 @@ fn containers_need_names_and_images() {
             vec!["spec.initContainers[0].name: Duplicate value: \"main\""],
         ),
         (
-            "blank around the image",
+            "whitespace around the image",
             container_with(json!({"image": " x"})),
             vec!["spec.containers[0].image: Invalid value: \" x\": must not have leading or trailing whitespace"],
         ),
@@ -95,7 +95,7 @@ fn containers_need_names_and_images() {
 }
 
 #[test]
-fn requests_stay_within_limits_and_devices_are_whole() {
+fn requests_are_within_limits_and_extended_resources_are_integers() {
     for (case, resources, want) in [
         ("good", json!({"requests": {"cpu": "500m"}, "limits": {"cpu": "1", "memory": "1Gi"}}), vec![]),
         ("device", json!({"limits": {"nvidia.com/gpu": "8"}}), vec![]),
@@ -110,7 +110,7 @@ fn requests_stay_within_limits_and_devices_are_whole() {
             vec!["resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1"],
         ),
         (
-            "half a device",
+            "fraction of a device",
             json!({"limits": {"nvidia.com/gpu": "500m"}}),
             vec![
                 "resources.limits[nvidia.com/gpu]: Invalid value: \"500m\": must be an integer",
@@ -152,7 +152,7 @@ fn requests_stay_within_limits_and_devices_are_whole() {
 }
 
 #[test]
-fn ports_are_in_range_and_taken_once() {
+fn ports_are_in_range_and_unique() {
     for (case, spec, want) in [
         ("good", container_with(json!({"ports": [{"containerPort": 80, "name": "http"}]})), vec![]),
         (
@@ -179,7 +179,7 @@ fn ports_are_in_range_and_taken_once() {
             ],
         ),
         (
-            "the node's network",
+            "host network",
             merged(
                 container_with(json!({"ports": [{"containerPort": 80, "hostPort": 81}]})),
                 json!({"hostNetwork": true}),
@@ -194,7 +194,7 @@ fn ports_are_in_range_and_taken_once() {
 }
 
 #[test]
-fn policies_and_names_are_checked() {
+fn policies_and_names_are_validated() {
     for (case, spec, want) in [
         (
             "restart",
@@ -230,7 +230,7 @@ fn policies_and_names_are_checked() {
 }
 
 #[test]
-fn tolerations_follow_their_operator() {
+fn tolerations_are_validated_by_operator() {
     for (case, toleration, want) in [
         ("equal", json!({"key": "a", "value": "b", "effect": "NoSchedule"}), vec![]),
         ("everything", json!({"operator": "Exists"}), vec![]),
@@ -316,7 +316,7 @@ fn node_affinity_has_terms_and_values() {
 }
 
 #[test]
-fn a_template_may_leave_ports_of_the_node_open() {
+fn template_may_leave_out_host_ports() {
     let mut spec =
         json!({"hostNetwork": true, "containers": [{"name": "a", "image": "x", "ports": [{"containerPort": 80}]}]});
     set_pod_spec_defaults(&mut spec);
@@ -327,14 +327,14 @@ fn a_template_may_leave_ports_of_the_node_open() {
 const ONLY: &str = "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\nchanged: ";
 
 #[test]
-fn little_of_a_pod_may_change() {
+fn few_fields_of_a_pod_are_mutable() {
     let old = json!({"tolerations": [{"key": "a", "operator": "Exists"}], "activeDeadlineSeconds": 60});
     let frozen = |fields: &str| format!("{ONLY}{fields}");
     for (case, change, want) in [
         ("nothing", json!({}), vec![]),
         ("image", container_with(json!({"image": "y", "imagePullPolicy": "Always"})), vec![]),
         (
-            "another toleration",
+            "added toleration",
             json!({"tolerations": [{"operator": "Exists"}, {"key": "a", "operator": "Exists"}]}),
             vec![],
         ),
@@ -356,7 +356,7 @@ fn little_of_a_pod_may_change() {
             ],
         ),
         (
-            "toleration gone",
+            "removed toleration",
             json!({"tolerations": []}),
             vec![
                 "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"
@@ -371,7 +371,7 @@ fn little_of_a_pod_may_change() {
             vec![frozen("spec.nodeSelector, spec.priority")],
         ),
         (
-            "one more container",
+            "added container",
             json!({"containers": [{"name": "main", "image": "x"}, {"name": "b", "image": "x"}]}),
             vec!["spec.containers: Forbidden: pod updates may not add or remove containers".to_owned()],
         ),
@@ -383,7 +383,7 @@ fn little_of_a_pod_may_change() {
 }
 
 #[test]
-fn a_gated_pod_may_be_released_and_narrowed() {
+fn gates_can_be_removed_and_node_selector_narrowed() {
     let old = json!({"schedulingGates": [{"name": "e.io/a"}], "nodeSelector": {"a": "b"}});
     for (case, change, want) in [
         ("released", json!({"schedulingGates": []}), vec![]),
@@ -410,7 +410,7 @@ fn a_gated_pod_may_be_released_and_narrowed() {
 }
 
 #[test]
-fn a_status_does_not_move_a_pod() {
+fn status_update_does_not_change_the_node() {
     let old: Pod = typed(json!({"spec": {"containers": [], "nodeName": "a"}, "status": {"qosClass": "BestEffort"}}));
     for (case, new, want) in [
         (
@@ -437,13 +437,13 @@ fn a_status_does_not_move_a_pod() {
 }
 
 #[test]
-fn a_binding_names_a_node() {
+fn binding_targets_a_node() {
     for (case, target, want) in [
         ("node", json!({"kind": "Node", "name": "a"}), vec![]),
-        ("kind left out", json!({"name": "a"}), vec![]),
+        ("no kind", json!({"name": "a"}), vec![]),
         ("no name", json!({"kind": "Node"}), vec!["target.name: Required value"]),
         (
-            "another kind",
+            "other kind",
             json!({"kind": "Pod", "name": "a"}),
             vec!["target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\""],
         ),
@@ -454,7 +454,7 @@ fn a_binding_names_a_node() {
 }
 
 #[test]
-fn nodes_have_distinct_taints_and_good_amounts() {
+fn nodes_have_unique_taints_and_valid_amounts() {
     for (case, part, want) in [
         (
             "good",
@@ -491,7 +491,7 @@ fn nodes_have_distinct_taints_and_good_amounts() {
 }
 
 #[test]
-fn a_namespace_is_named_by_a_label_and_its_phase_follows_its_deletion() {
+fn namespace_name_is_a_label_and_phase_matches_deletion() {
     let named = |name: &str| -> Namespace { typed(json!({"metadata": {"name": name}})) };
     assert!(namespace::validate_create(&named("a"), &Gates::default()).is_empty());
     assert_eq!(

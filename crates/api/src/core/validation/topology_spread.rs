@@ -1,4 +1,4 @@
-//! How evenly pods that are alike are spread over a topology.
+//! Topology spread constraints.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::selector::validate_label_selector;
 const ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 const POLICIES: [&str; 2] = ["Honor", "Ignore"];
 
-/// Judges all constraints of a pod.
+/// Validates all constraints of a pod.
 pub fn validate<'a>(spec: &'a PodSpec, path: &Path) -> ErrorList {
     let all = spec.topology_spread_constraints.as_deref().unwrap_or_default();
     let pair = |of: &'a TopologySpreadConstraint| (of.topology_key.as_str(), of.when_unsatisfiable.as_str());
     let last: BTreeMap<_, usize> =
         all.iter().enumerate().map(|(index, constraint)| (pair(constraint), index)).collect();
     let each = all.iter().enumerate();
-    // Of two that are alike, the first is the one that is told of.
+    // Of two equal ones the error is about the first.
     each.flat_map(|(index, constraint)| problems(constraint, last[&pair(constraint)] > index, &path.index(index)))
         .collect()
 }
 
-fn problems(constraint: &TopologySpreadConstraint, comes_again: bool, path: &Path) -> ErrorList {
+fn problems(constraint: &TopologySpreadConstraint, is_repeated: bool, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     if constraint.max_skew <= 0 {
         errors.push(Error::invalid(&path.child("maxSkew"), constraint.max_skew, "must be greater than zero"));
@@ -36,7 +36,7 @@ fn problems(constraint: &TopologySpreadConstraint, comes_again: bool, path: &Pat
     if !ACTIONS.contains(&action) {
         errors.push(Error::not_supported(&path.child("whenUnsatisfiable"), action, &ACTIONS));
     }
-    if comes_again {
+    if is_repeated {
         let path = path.child("{topologyKey, whenUnsatisfiable}");
         errors.push(Error::duplicate(&path, format!("{{{key}, {action}}}")));
     }
@@ -83,7 +83,7 @@ mod tests {
     use crate::field::Path;
 
     #[test]
-    fn a_key_stands_in_the_selector_once_and_is_told_at_its_last_place() {
+    fn repeated_key_of_a_selector_is_reported_at_its_last_index() {
         let exists = json!({"key": "a", "operator": "Exists"});
         let labels = json!({"matchLabels": {"a": "b"}, "matchExpressions": [exists]});
         for (selector, keys, want) in [

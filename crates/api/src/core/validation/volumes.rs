@@ -1,4 +1,4 @@
-//! Volumes: their names, that each has one source, and what the common sources need.
+//! Volumes: names, exactly one source, and the fields of common sources.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const HOST_PATH_TYPES: [&str; 8] =
 const TOKEN_SECONDS_MIN: i64 = 600;
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
-/// The sources in the order in which they are told apart; where a volume has several, all but the first are refused.
+/// The sources in the order of checks. If a volume has several, all but the first are refused.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -50,10 +50,10 @@ const SOURCES: [&str; 30] = [
     "image",
 ];
 
-/// What Kubernetes calls a source where it is one too many, if that is not its name.
+/// Kubernetes' name of a source in the message about several sources, if it differs.
 const SOURCE_DISPLAY_NAMES: [(&str, &str); 2] = [("cephfs", "cephFS"), ("downwardAPI", "downwarAPI")];
 
-/// Judges all volumes. Returns the names of the good ones, which are those that a container can mount.
+/// Validates all volumes. Returns the names of the valid ones, which containers can mount.
 pub fn validate<'a>(spec: &'a PodSpec, path: &Path, errors: &mut ErrorList) -> BTreeSet<&'a str> {
     let mut good = BTreeSet::new();
     for (index, volume) in spec.volumes.iter().flatten().enumerate() {
@@ -73,7 +73,7 @@ pub fn validate<'a>(spec: &'a PodSpec, path: &Path, errors: &mut ErrorList) -> B
     good
 }
 
-/// Judges that a pod with a token of its account has an account.
+/// A pod with a projected service account token needs a service account.
 pub fn validate_tokens(spec: &PodSpec, path: &Path) -> ErrorList {
     if non_empty(&spec.service_account_name).is_some() {
         return ErrorList::new();
@@ -180,18 +180,18 @@ pub(super) fn backstep_problem(place: &str, path: &Path) -> Option<Error> {
     place.split('/').any(|part| part == "..").then(|| Error::invalid(path, place, "must not contain '..'"))
 }
 
-/// A file's place below the volume.
+/// Validates the path of a file in the volume.
 fn non_reserved_path_problems(place: &str, path: &Path) -> ErrorList {
     if place.is_empty() {
         return vec![Error::required(path, "")];
     }
-    // `../a` steps back, `..a` only looks like it; both are refused, once each.
+    // `../a` is a step back, `..a` is not. Both are refused, with one error each.
     let begins = place.starts_with("..") && !place.starts_with("../");
     let begins = begins.then(|| Error::invalid(path, place, "must not start with '..'"));
     descending_path_problems(place, path).into_iter().chain(begins).collect()
 }
 
-/// A place below another: it neither begins at the root nor steps back.
+/// Validates a relative path without `..`.
 pub(super) fn descending_path_problems(place: &str, path: &Path) -> ErrorList {
     let absolute = place.starts_with('/').then(|| Error::invalid(path, place, "must be a relative path"));
     absolute.into_iter().chain(backstep_problem(place, path)).collect()
@@ -213,7 +213,7 @@ fn key_to_path_problems(default_mode: Option<i32>, items: &Option<Vec<KeyToPath>
     errors
 }
 
-/// A file with something about the pod. Told without its place in the list, as Kubernetes does.
+/// Validates a downward API file. As in Kubernetes, the error has no index of the list.
 fn downward_api_file_problems(file: &DownwardAPIVolumeFile, path: &Path) -> ErrorList {
     let mut errors = non_reserved_path_problems(&file.path, &path.child("path"));
     match (&file.field_ref, &file.resource_field_ref) {
@@ -243,7 +243,7 @@ fn projected_problems(all: &ProjectedVolumeSource, path: &Path) -> ErrorList {
     errors
 }
 
-/// `whole` is the volume, where the place of a token is told.
+/// `whole` is the path of the volume, for errors about the path of a token.
 fn projection_problems(source: &VolumeProjection, path: &Path, whole: &Path) -> ErrorList {
     let given =
         to_json(source).as_object().map_or(0, |fields| fields.values().filter(|value| **value != Value::Null).count());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn each_source_is_held_to_its_rules() {
+    fn each_source_is_validated() {
         let file = |path: &str| json!({"name": "v", "configMap": {"name": "c", "items": [{"key": "k", "path": path}]}});
         let facts = |item: Value| json!({"name": "v", "downwardAPI": {"items": [item]}});
         for (volume, want) in [
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_needs_an_account() {
+    fn token_needs_a_service_account() {
         let volume = json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}});
         for (account, want) in [("", vec!["v[0].projected.sources[0].serviceAccountToken Forbidden"]), ("a", vec![])] {
             let spec = json!({"containers": [], "volumes": [volume], "serviceAccountName": account});

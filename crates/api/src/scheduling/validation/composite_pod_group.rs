@@ -11,19 +11,19 @@ use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
 
-/// Whether a document says where the group comes from. The typed form cannot tell an empty reference from none.
+/// Whether a document has a `workloadRef`. The typed form has an empty reference for none.
 pub fn has_workload_ref(document: &Value) -> bool {
     document.pointer("/spec/workloadRef").is_some_and(Value::is_object)
 }
 
-/// What is wrong with a new CompositePodGroup; `refers` as [`refers`] says.
+/// Validates a new CompositePodGroup. `has_workload_ref` is the result of [`has_workload_ref`].
 pub fn validate_create(group: &CompositePodGroup, has_workload_ref: bool, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta(&group.metadata, true, &Path::new("metadata"));
     errors.extend(validate_declarative(&group.spec, has_workload_ref, None, gates));
     errors
 }
 
-/// What is wrong with a change of a CompositePodGroup: nothing in its spec may change.
+/// Validates a change of a CompositePodGroup. Its spec is immutable.
 pub fn validate_update(
     new: &CompositePodGroup,
     has_workload_ref: bool,
@@ -35,7 +35,7 @@ pub fn validate_update(
     errors
 }
 
-/// What is wrong with a change of a CompositePodGroup's status.
+/// Validates a write to a CompositePodGroup's status.
 pub fn validate_status_update(new: &CompositePodGroup, old: &CompositePodGroup, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     let conditions = new.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -66,7 +66,7 @@ fn validate_declarative(
             errors.extend(frozen.iter().filter(|(_, kept)| !kept).map(|(path, _)| rules::immutable(path)));
         }
     }
-    // Unlike a group of pods, a composite always comes from a template.
+    // Unlike a PodGroup, a composite always has a template.
     if !has_workload_ref {
         errors.push(Error::required(&reference_path, ""));
     } else if old.is_none() {

@@ -1,4 +1,4 @@
-//! Conditions in the form that newer kinds share.
+//! Conditions in the format of newer kinds.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,13 +10,13 @@ use workloadbuilder::{format, rules};
 use crate::clock::rfc3339;
 use crate::field::{Error, ErrorList, Path};
 
-/// The time that stands for none.
+/// The zero time, which means unset.
 const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 const MAX_REASON_BYTES: usize = 1024;
 const MAX_MESSAGE_BYTES: usize = 32_768;
 
-/// A document whose conditions decode: one without a time gets the one that stands for none. The typed form cannot leave
-/// it out, and it is a fault like others, which is told together with them.
+/// The document with the zero time in conditions that have no time, so that it decodes. The typed form requires a time,
+/// and the missing one is reported together with other errors.
 pub fn with_transition_times(document: &Value) -> Cow<'_, Value> {
     let lacks_time = |condition: &Value| condition.is_object() && condition["lastTransitionTime"].is_null();
     let conditions = document.pointer("/status/conditions").and_then(Value::as_array);
@@ -33,10 +33,10 @@ pub fn with_transition_times(document: &Value) -> Cow<'_, Value> {
 
 pub(crate) fn validate(path: &Path, conditions: &[Condition]) -> ErrorList {
     let mut errors = ErrorList::new();
-    let mut seen = BTreeSet::new();
+    let mut types = BTreeSet::new();
     for (i, condition) in conditions.iter().enumerate() {
         let path = path.index(i);
-        if !seen.insert(&condition.type_) {
+        if !types.insert(&condition.type_) {
             errors.push(Error::duplicate(&path, condition.type_.as_str()));
         }
         errors.extend(validate_condition(&path, condition));

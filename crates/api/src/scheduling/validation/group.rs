@@ -1,4 +1,4 @@
-//! What groups, composites and the templates of both have in common, and the rules for it.
+//! Fields and rules that groups, composites and their templates share.
 
 use k8s_openapi::api::scheduling::v1alpha3::CompositePodGroupSpec;
 use k8s_openapi::api::scheduling::v1beta1::{
@@ -10,15 +10,15 @@ use super::MAX_USER_PRIORITY;
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 
-/// The common fields, whichever type they come from.
+/// The shared fields, from any of the types.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GroupFields<'a> {
     policy: GroupPolicy,
-    /// Whether not even the count of a gang may change.
+    /// Whether the count of a gang is immutable too.
     policy_frozen: bool,
     /// Keys of the topology constraints.
     constraints: Option<Vec<&'a str>>,
-    /// Whether constraints need their gate; those of composites come with composites.
+    /// Whether constraints depend on their own gate. Those of composites do not.
     constraints_gated: bool,
     claims: &'a [PodGroupResourceClaim],
     disruption_mode: Option<DisruptionModeMembers>,
@@ -31,11 +31,11 @@ pub(super) struct GroupFields<'a> {
 struct GroupPolicy {
     basic: bool,
     gang: Option<i32>,
-    /// The name of the gang's count.
+    /// The name of the field with the gang's count.
     count: &'static str,
 }
 
-/// Which of the two members of a disruption mode are set.
+/// The set members of a disruption mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct DisruptionModeMembers {
     single: bool,
@@ -75,7 +75,7 @@ group!(PodGroupSpec, min_count: "minCount", claims: resource_claims, frozen: fal
 group!(CompositePodGroupTemplate, min_group_count: "minGroupCount", frozen: false, gated: false);
 group!(CompositePodGroupSpec, min_group_count: "minGroupCount", frozen: true, gated: false);
 
-/// The declared rules for the common fields. `old` is the group before an update.
+/// The declared rules for the shared fields. `old` is the group before an update.
 pub(super) fn validate_declarative(
     path: &Path,
     new: &GroupFields<'_>,
@@ -92,10 +92,12 @@ pub(super) fn validate_declarative(
     errors.extend(constraints(&path.child("schedulingConstraints"), new, old, gates));
 
     let claims_path = path.child("resourceClaims");
-    let claims_kept = old.map(|old| old.claims == new.claims);
-    errors.extend(validate_immutable(&claims_path, claims_kept, || rules::validate_claims(&claims_path, new.claims)));
-    // That there are too many is told even of a list that may not change.
-    if claims_kept == Some(false) && new.claims.len() > rules::MAX_CLAIMS {
+    let claims_unchanged = old.map(|old| old.claims == new.claims);
+    errors.extend(validate_immutable(&claims_path, claims_unchanged, || {
+        rules::validate_claims(&claims_path, new.claims)
+    }));
+    // Too many claims are reported even if the list is immutable.
+    if claims_unchanged == Some(false) && new.claims.len() > rules::MAX_CLAIMS {
         errors.push(Error::too_many(&claims_path, new.claims.len(), rules::MAX_CLAIMS));
     }
 
@@ -124,7 +126,7 @@ pub(super) fn validate_declarative(
     errors
 }
 
-/// A field that never changes: judged on creation, compared afterwards. `kept` is unset on creation.
+/// An immutable field: validated at creation, compared afterwards. `is_unchanged` is `None` at creation.
 fn validate_immutable(path: &Path, is_unchanged: Option<bool>, validate: impl FnOnce() -> ErrorList) -> ErrorList {
     match is_unchanged {
         None => validate(),
@@ -133,7 +135,7 @@ fn validate_immutable(path: &Path, is_unchanged: Option<bool>, validate: impl Fn
     }
 }
 
-/// Exactly one policy, which stays; of a gang, the count may change.
+/// Exactly one policy, which is immutable. The count of a gang may change.
 fn policy(path: &Path, new: &GroupPolicy, old: Option<&GroupPolicy>) -> ErrorList {
     let members = |policy: &GroupPolicy| [("basic", policy.basic), ("gang", policy.gang.is_some())];
     let mut errors = ErrorList::new();
@@ -155,7 +157,7 @@ fn policy(path: &Path, new: &GroupPolicy, old: Option<&GroupPolicy>) -> ErrorLis
     errors
 }
 
-/// Constraints stay as they are. While their gate is off they may only go, and only from a group.
+/// Constraints are immutable. While their gate is off, those of a group may be removed.
 fn constraints(path: &Path, new: &GroupFields<'_>, old: Option<&GroupFields<'_>>, gates: &Gates) -> ErrorList {
     let unchanged = old.is_some_and(|old| old.constraints == new.constraints);
     if unchanged {

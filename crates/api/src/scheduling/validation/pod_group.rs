@@ -9,7 +9,7 @@ use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
 
-/// What is wrong with a new PodGroup.
+/// Validates a new PodGroup.
 pub fn validate_create(group: &PodGroup, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta(&group.metadata, true, &Path::new("metadata"));
     if group.spec.parent_composite_pod_group_name.is_some() && group.spec.workload_ref.is_none() {
@@ -20,14 +20,14 @@ pub fn validate_create(group: &PodGroup, gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with a change of a PodGroup: only the count of a gang may change.
+/// Validates a change of a PodGroup. Only the count of a gang is mutable.
 pub fn validate_update(new: &PodGroup, old: &PodGroup, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(validate_declarative(&new.spec, Some(&old.spec), gates));
     errors
 }
 
-/// What is wrong with a change of a PodGroup's status.
+/// Validates a write to a PodGroup's status.
 pub fn validate_status_update(new: &PodGroup, old: &PodGroup, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     let path = Path::new("status");
@@ -81,14 +81,14 @@ fn parent(path: &Path, new: &PodGroupSpec, old: Option<&PodGroupSpec>, gates: &G
     errors
 }
 
-/// Where a group comes from: a Workload, and a template in it.
+/// The reference of a group to its Workload and template.
 pub(super) fn workload_ref(path: &Path, workload: &str, template: &str) -> ErrorList {
     let mut errors = rules::validate_required(&path.child("workloadName"), workload, format::subdomain);
     errors.extend(rules::validate_required(&path.child("templateName"), template, format::label));
     errors
 }
 
-/// A claim that is reported on is one that the group has.
+/// A claim in the status is a claim of the group.
 fn validate_reported_claims(path: &Path, statuses: &[PodGroupResourceClaimStatus], spec: &PodGroupSpec) -> ErrorList {
     let known = |name: &str| spec.resource_claims.iter().flatten().any(|claim| claim.name == name);
     let unknown = statuses.iter().enumerate().filter(|(_, status)| !known(&status.name));

@@ -1,4 +1,4 @@
-//! Priority classes.
+//! Validation of priority classes.
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
@@ -7,13 +7,13 @@ use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{immutable, validate_object_meta, validate_object_meta_update};
 
-/// Names that begin so are the system's.
+/// Prefix of names that are reserved for the system.
 const SYSTEM_PREFIX: &str = "system-";
-/// The classes that the system brings, and their values.
+/// The system's classes and their values.
 pub const SYSTEM_CLASSES: [(&str, i32); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
-/// What is wrong with a new priority class.
+/// Validates a new priority class.
 pub fn validate_create(class: &PriorityClass, _gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta(&class.metadata, false, &Path::new("metadata"));
     let name = class.metadata.name.as_deref().unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn validate_create(class: &PriorityClass, _gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with a change of a priority class: pods were placed by its value already.
+/// Validates a change of a priority class. The value is immutable, because pods may have been scheduled by it.
 pub fn validate_update(new: &PriorityClass, old: &PriorityClass, _gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     if new.value.unwrap_or(0) != old.value.unwrap_or(0) {

@@ -1,6 +1,6 @@
 //! Every rule of the scheduling group with its message.
 
-mod classes; // priority classes, apart
+mod classes; // priority classes
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::scheduling::v1alpha3::CompositePodGroup;
@@ -55,7 +55,7 @@ fn workload_refused(workload: &Workload, wants: &[&str]) {
 
 // Shows: S002-08
 #[test]
-fn a_workload_has_templates_of_one_sort() {
+fn workload_has_templates_of_one_level() {
     workload_refused(&flat(json!([gang("workers", 4), basic("driver")])), &[]);
     let one_of = "`podGroupTemplates`, `compositePodGroupTemplates`";
     workload_refused(&workload_of(json!({})), &[&format!("spec: Invalid value: \"\": must specify one of: {one_of}")]);
@@ -74,7 +74,7 @@ fn a_workload_has_templates_of_one_sort() {
 }
 
 #[test]
-fn a_controller_ref_names_something() {
+fn controller_ref_is_validated() {
     let spec = json!({
         "podGroupTemplates": [basic("a")],
         "controllerRef": {"apiGroup": "Batch", "kind": "", "name": "a/b"},
@@ -94,7 +94,7 @@ fn a_controller_ref_names_something() {
 // Shows: S004-28
 // Shows: S004-30
 #[test]
-fn each_template_is_judged() {
+fn each_template_is_validated() {
     let path = "spec.podGroupTemplates[0]";
     for (template, wants) in [
         (basic(""), vec![format!("{path}.name: Required value")]),
@@ -181,7 +181,7 @@ fn names_are_unique_in_the_whole_tree() {
 }
 
 #[test]
-fn a_tree_has_leaves_and_four_levels_at_most() {
+fn tree_has_leaves_and_at_most_four_levels() {
     let leaf =
         json!({"name": "c3", "schedulingPolicy": {"gang": {"minGroupCount": 1}}, "podGroupTemplates": [basic("leaf")]});
     let four = tree("c1", json!([tree("c2", json!([leaf]))]));
@@ -207,7 +207,7 @@ fn a_tree_has_leaves_and_four_levels_at_most() {
 
 // Shows: S002-06
 #[test]
-fn one_workload_has_one_priority() {
+fn templates_of_a_workload_have_the_same_priority() {
     let high = |template: Value| with(template, "priorityClassName", json!("high"));
     workload_refused(&flat(json!([high(basic("a")), high(basic("b"))])), &[]);
     workload_refused(
@@ -225,7 +225,7 @@ fn one_workload_has_one_priority() {
 
 // Shows: S002-04
 #[test]
-fn of_a_workload_only_the_counts_of_gangs_change() {
+fn only_counts_of_gangs_are_mutable_in_a_workload() {
     let old = json!([gang("a", 4), basic("b")]);
     let list = "spec.podGroupTemplates";
     let imm = "Invalid value: null: field is immutable";
@@ -234,7 +234,7 @@ fn of_a_workload_only_the_counts_of_gangs_change() {
         ("other order", json!([basic("b"), gang("a", 4)]), vec![]),
         ("count", json!([gang("a", 2), basic("b")]), vec![]),
         (
-            "count of nothing",
+            "zero count",
             json!([gang("a", 0), basic("b")]),
             vec![format!("{list}[0].schedulingPolicy.gang.minCount: Required value")],
         ),
@@ -286,7 +286,7 @@ fn of_a_workload_only_the_counts_of_gangs_change() {
 
 // Shows: S002-04
 #[test]
-fn counts_in_a_tree_change_too() {
+fn counts_in_a_tree_are_mutable() {
     let spec = |groups: i32, pods: i32| {
         workload_of(json!({"compositePodGroupTemplates": [{
             "name": "c", "schedulingPolicy": {"gang": {"minGroupCount": groups}}, "podGroupTemplates": [gang("a", pods)],
@@ -312,7 +312,7 @@ fn group_spec() -> Value {
 // Shows: S002-25
 // Shows: S002-29
 #[test]
-fn a_group_is_judged_like_a_template() {
+fn group_is_validated_like_a_template() {
     let bare = json!({"schedulingPolicy": {"basic": {}}});
     for (spec, wants) in [
         (group_spec(), vec![]),
@@ -339,7 +339,7 @@ fn a_group_is_judged_like_a_template() {
 }
 
 #[test]
-fn of_a_group_only_the_count_of_a_gang_changes() {
+fn only_the_count_of_a_gang_is_mutable_in_a_group() {
     let imm = "Invalid value: null: field is immutable";
     for (name, value, wants) in [
         ("schedulingPolicy", json!({"gang": {"minCount": 2}}), vec![]),
@@ -357,7 +357,7 @@ fn of_a_group_only_the_count_of_a_gang_changes() {
 }
 
 #[test]
-fn constraints_may_leave_a_group_while_their_gate_is_off() {
+fn constraints_can_be_removed_while_their_gate_is_off() {
     let off = Gates::default().with(Gate::TopologyAwareWorkloadScheduling, false);
     let constrained =
         |key: &str| group_of(with(group_spec(), "schedulingConstraints", json!({"topology": [{"key": key}]})));
@@ -368,7 +368,7 @@ fn constraints_may_leave_a_group_while_their_gate_is_off() {
 }
 
 #[test]
-fn a_status_has_well_formed_conditions_and_known_claims() {
+fn status_has_valid_conditions_and_claims_of_the_group() {
     let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let spec = with(group_spec(), "resourceClaims", json!([{"name": "nic", "resourceClaimName": "nics"}]));
     let group = |status: Value| -> PodGroup {
@@ -420,7 +420,7 @@ fn composite_spec() -> Value {
     })
 }
 
-/// What the document says that the typed form cannot: these tests leave the reference out whole, or name something.
+/// Whether the document has a reference. These tests either leave it out or name a Workload.
 fn has_workload_ref(group: &CompositePodGroup) -> bool {
     group.spec.workload_ref != Default::default()
 }
@@ -432,7 +432,7 @@ fn composite_of(spec: Value) -> CompositePodGroup {
 // Shows: S004-31
 // Shows: S004-27
 #[test]
-fn a_composite_comes_from_a_template_and_is_judged_like_one() {
+fn composite_has_a_template_and_is_validated_like_one() {
     let required = "spec.workloadRef: Required value";
     for (field, value, wants) in [
         ("priority", json!(1), vec![]),
@@ -487,7 +487,7 @@ fn a_composite_comes_from_a_template_and_is_judged_like_one() {
 }
 
 #[test]
-fn a_composite_without_a_reference_is_told_apart_from_one_with_an_empty_reference() {
+fn missing_and_empty_reference_of_a_composite_have_different_errors() {
     let none = json!({"spec": {"workloadRef": null}});
     let empty = json!({"spec": {"workloadRef": {"templateName": "", "workloadName": ""}}});
     let group = composite_of(with(composite_spec(), "workloadRef", json!({})));
@@ -509,11 +509,11 @@ fn a_composite_without_a_reference_is_told_apart_from_one_with_an_empty_referenc
 }
 
 #[test]
-fn a_condition_without_a_time_is_told_together_with_its_other_faults() {
+fn missing_time_of_a_condition_is_reported_with_its_other_errors() {
     let document = json!({"metadata": metadata(), "spec": group_spec(), "status": {"conditions": [
         {"type": "", "status": "", "reason": "", "message": "", "lastTransitionTime": null}]}});
     let new: PodGroup =
-        serde_json::from_value(super::with_transition_times(&document).into_owned()).expect("it decodes now");
+        serde_json::from_value(super::with_transition_times(&document).into_owned()).expect("it decodes");
     let errors = pod_group::validate_status_update(&new, &group_of(group_spec()), &Gates::default());
     assert_eq!(
         render(&errors),
@@ -527,7 +527,7 @@ fn a_condition_without_a_time_is_told_together_with_its_other_faults() {
 }
 
 #[test]
-fn too_many_claims_are_told_even_where_claims_may_not_change() {
+fn too_many_claims_are_reported_even_if_claims_are_immutable() {
     let claims: Vec<Value> = (0..5).map(|n| json!({"name": format!("c{n}"), "resourceClaimName": "x"})).collect();
     let new = group_of(with(group_spec(), "resourceClaims", claims.into()));
     let errors = pod_group::validate_update(&new, &group_of(group_spec()), &Gates::default());
@@ -541,7 +541,7 @@ fn too_many_claims_are_told_even_where_claims_may_not_change() {
 }
 
 #[test]
-fn of_a_composite_nothing_changes_and_what_was_accepted_is_not_judged_again() {
+fn composite_is_immutable_and_accepted_fields_are_not_validated_again() {
     for (field, value) in [
         ("parentCompositePodGroupName", Value::Null),
         ("workloadRef", json!({"workloadName": "w", "templateName": "other"})),
@@ -557,13 +557,13 @@ fn of_a_composite_nothing_changes_and_what_was_accepted_is_not_judged_again() {
         let errors = render(&composite_pod_group::validate_update(&new, true, &old, &Gates::default()));
         assert_eq!(errors, [format!("spec.{field}: Invalid value: null: field is immutable")]);
     }
-    // A composite that an older server took: it may still be labelled.
+    // A composite that an older server accepted can still get labels.
     let lax = composite_of(with(composite_spec(), "schedulingPolicy", json!({"gang": {"minGroupCount": -4}})));
     assert_eq!(composite_pod_group::validate_update(&lax, true, &lax, &Gates::default()), vec![]);
 }
 
 #[test]
-fn a_composites_status_has_well_formed_conditions() {
+fn status_of_a_composite_has_valid_conditions() {
     let group = |conditions: Value| -> CompositePodGroup {
         let status = json!({"conditions": conditions});
         serde_json::from_value(json!({"metadata": metadata(), "spec": composite_spec(), "status": status}))

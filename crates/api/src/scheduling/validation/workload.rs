@@ -14,7 +14,7 @@ use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
 
-/// What is wrong with a new Workload.
+/// Validates a new Workload.
 pub fn validate_create(workload: &Workload, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta(&workload.metadata, true, &Path::new("metadata"));
     errors.extend(validate_handwritten(&workload.spec));
@@ -22,7 +22,7 @@ pub fn validate_create(workload: &Workload, gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with a change of a Workload: only the counts of gangs may change.
+/// Validates a change of a Workload. Only the counts of gangs are mutable.
 pub fn validate_update(new: &Workload, old: &Workload, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(validate_handwritten(&new.spec));
@@ -38,7 +38,7 @@ fn composites(templates: &Option<Vec<CompositePodGroupTemplate>>) -> &[Composite
     templates.as_deref().unwrap_or_default()
 }
 
-/// The rules about the tree as a whole.
+/// The rules about the whole tree.
 fn validate_handwritten(spec: &WorkloadSpec) -> ErrorList {
     let path = Path::new("spec");
     let mut tree = TemplateTree::default();
@@ -64,8 +64,7 @@ fn validate_handwritten(spec: &WorkloadSpec) -> ErrorList {
     tree.errors
 }
 
-/// Templates as the API server holds them, which is how this one error shows them: the names of their fields are those of
-/// its own types.
+/// Templates with the field names of the API server's internal types, as this one error prints them.
 fn as_stored(templates: &[CompositePodGroupTemplate]) -> Value {
     let mut value = crate::metadata::to_json(&templates);
     rename(&mut value);
@@ -80,7 +79,7 @@ fn rename(value: &mut Value) {
                 rename(&mut value);
                 fields.insert(name[..1].to_ascii_uppercase() + &name[1..], value);
             }
-            // A template names its class even when it has none.
+            // The internal type always has the class of a template.
             if fields.contains_key("SchedulingPolicy") {
                 fields.entry("PriorityClassName").or_insert_with(|| "".into());
             }
@@ -89,20 +88,20 @@ fn rename(value: &mut Value) {
     }
 }
 
-/// Levels of templates from `template` down, a leaf being one.
+/// The number of levels from `template` down. A leaf has one.
 fn depth(template: &CompositePodGroupTemplate) -> usize {
     let below = composites(&template.composite_pod_group_templates).iter().map(depth).max();
-    // A composite has at least the level of its leaves below it, even while it has none.
+    // A composite without children counts the level of its missing leaves.
     1 + below.unwrap_or(1)
 }
 
-/// What has been seen of a tree, in the order of the document.
+/// The names and errors found so far, in the order of the document.
 #[derive(Default)]
 struct TemplateTree<'a> {
     names: BTreeSet<&'a str>,
     priorities: BTreeSet<(Option<&'a str>, Option<i32>)>,
     errors: ErrorList,
-    /// Errors about composites without templates below them; they come last.
+    /// Errors about composites without children. They come last.
     childless: ErrorList,
 }
 
@@ -130,7 +129,7 @@ impl<'a> TemplateTree<'a> {
         }
     }
 
-    /// Names are unique in the whole tree. Two alike in one list are reported by that list's own rule.
+    /// Names are unique in the whole tree. Duplicates in one list are reported by that list's own rule.
     fn visit_names(&mut self, names: impl Iterator<Item = &'a str>, path: &Path) {
         let mut here = BTreeSet::new();
         for (i, name) in names.enumerate() {
@@ -202,7 +201,7 @@ fn controller_ref(path: &Path, reference: &TypedLocalObjectReference) -> ErrorLi
     errors
 }
 
-/// The rules of one template, leaf or composite; a kept name is not judged again.
+/// The rules of one template. An unchanged name is not validated again.
 fn template(path: &Path, name: &str, new: &GroupFields<'_>, old: Option<&GroupFields<'_>>, gates: &Gates) -> ErrorList {
     let mut errors = ErrorList::new();
     if old.is_none() {
@@ -244,7 +243,7 @@ fn composite_list(
     )
 }
 
-/// A list of templates: few enough, the same ones as before, names unique, each judged beside what it was.
+/// A list of templates: its length, unique names, the same templates as before, and each compared with its old one.
 fn list<T: PartialEq + serde::Serialize>(
     path: &Path,
     new: &[T],

@@ -1,4 +1,4 @@
-//! Every rule of CronJobs with its message.
+//! Every rule for CronJobs with its message.
 
 use k8s_openapi::api::batch::v1::CronJob;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn spec() -> Value {
     })
 }
 
-/// A legal CronJob but for the fields given, by JSON pointer below the spec.
+/// A valid CronJob with changes, by JSON pointer below the spec.
 fn cron_job(changes: &[(&str, Value)]) -> CronJob {
     let mut spec = spec();
     for (pointer, value) in changes {
@@ -39,7 +39,7 @@ fn refused(changes: &[(&str, Value)], wants: &[&str]) {
 }
 
 #[test]
-fn schedules_are_those_of_cron_with_macros() {
+fn schedules_have_cron_format_or_macros() {
     for schedule in ["0 0 * * *", "@every 1h", "@daily", "*/15 1,2 ? JAN-mar MON", "5/15 * * * *"] {
         refused(&[("/schedule", json!(schedule))], &[]);
     }
@@ -62,7 +62,7 @@ fn schedules_are_those_of_cron_with_macros() {
 }
 
 #[test]
-fn a_zone_in_the_schedule_is_refused_unless_it_was_there() {
+fn zone_in_the_schedule_is_refused_unless_it_was_set_before() {
     let with = |schedule: &str, zone: Value| cron_job(&[("/schedule", json!(schedule)), ("/timeZone", zone)]);
     let instead = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
     for schedule in ["TZ=UTC 0 0 * * *", "CRON_TZ=UTC 0 0 * * *"] {
@@ -80,7 +80,7 @@ fn a_zone_in_the_schedule_is_refused_unless_it_was_there() {
 }
 
 #[test]
-fn a_time_zone_is_one_of_the_registered_ones() {
+fn time_zone_is_in_the_database() {
     for zone in ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+5"] {
         refused(&[("/timeZone", json!(zone))], &[]);
     }
@@ -98,13 +98,13 @@ fn a_time_zone_is_one_of_the_registered_ones() {
     ] {
         refused(&[("/timeZone", json!(zone))], &[&format!("spec.timeZone: Invalid value: \"{zone}\": {detail}")]);
     }
-    // A zone that was renamed since does not stop other changes.
+    // A zone that was removed from the database does not block other changes.
     let old = cron_job(&[("/timeZone", json!("Europe/Sildavia"))]);
     assert_eq!(validate_update(&old, &old, &Gates::default()), vec![]);
 }
 
 #[test]
-fn counts_and_the_policy_have_their_bounds() {
+fn counts_and_policy_are_validated() {
     refused(
         &[
             ("/startingDeadlineSeconds", json!(-1)),
@@ -123,7 +123,7 @@ fn counts_and_the_policy_have_their_bounds() {
 }
 
 #[test]
-fn a_name_leaves_room_for_the_names_of_jobs() {
+fn name_has_at_most_52_characters() {
     let mut job = cron_job(&[]);
     for (length, wants) in [(52, 0), (53, 1)] {
         job.metadata.name = Some("a".repeat(length));
@@ -131,11 +131,11 @@ fn a_name_leaves_room_for_the_names_of_jobs() {
         assert_eq!(errors.len(), wants, "{errors:?}");
         assert!(errors.iter().all(|error| error.ends_with("must be no more than 52 characters")), "{errors:?}");
     }
-    assert_eq!(validate_update(&job, &job, &Gates::default()), vec![], "only when it is made");
+    assert_eq!(validate_update(&job, &job, &Gates::default()), vec![], "checked only at creation");
 }
 
 #[test]
-fn the_template_is_judged_as_the_job_it_becomes() {
+fn template_is_validated_as_a_job() {
     let job = "/jobTemplate/spec";
     refused(
         &[
@@ -155,7 +155,7 @@ fn the_template_is_judged_as_the_job_it_becomes() {
 
 // Shows: S004-16
 #[test]
-fn scheduling_has_the_same_words_and_rules_as_in_a_job() {
+fn scheduling_has_the_same_rules_and_messages_as_in_a_job() {
     let scheduling = |value: Value| cron_job(&[("/jobTemplate/spec/scheduling", value)]);
     let gang = |count: Value| json!({"schedulingPolicy": {"gang": count}});
     let path = "spec.jobTemplate.spec.scheduling";
@@ -191,8 +191,8 @@ fn scheduling_has_the_same_words_and_rules_as_in_a_job() {
 }
 
 #[test]
-fn a_status_is_taken_as_it_comes() {
-    let old = cron_job(&[("/schedule", json!("no schedule at all"))]);
+fn status_is_not_validated() {
+    let old = cron_job(&[("/schedule", json!("not a schedule"))]);
     let mut new = old.clone();
     new.status = Some(serde_json::from_value(json!({"lastScheduleTime": "2030-01-01T00:00:00Z"})).expect("a status"));
     assert_eq!(validate_status_update(&new, &old, &Gates::default()), vec![]);

@@ -1,4 +1,4 @@
-//! Events, under the rules of both groups that serve them.
+//! Events, validated by the rules of both API groups.
 
 use k8s_openapi::api::core::v1::Event;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::{merged, texts, typed};
 use crate::gates::Gates;
 
 #[test]
-fn an_event_stands_where_its_object_does() {
+fn event_is_in_the_namespace_of_its_object() {
     for (case, part, want) in [
         ("same", json!({"involvedObject": {"namespace": "n"}}), vec![]),
         ("cluster object in default", json!({"metadata": {"namespace": "default"}}), vec![]),
@@ -30,11 +30,11 @@ fn an_event_stands_where_its_object_does() {
     }
     let named: Event =
         typed(json!({"metadata": {"name": "E_1", "namespace": "n"}, "involvedObject": {"namespace": "n"}}));
-    assert!(event::validate_create(&named, &Gates::default()).is_empty(), "a name that is no DNS name");
+    assert!(event::validate_create(&named, &Gates::default()).is_empty(), "a name that is not a DNS name");
     assert_eq!(event::validate_create_in_events_group(&named)[0].path.as_str(), "metadata.name");
 }
 
-/// An Event as `events.k8s.io` wants it, with these changes.
+/// A valid Event of `events.k8s.io`, with changes.
 fn newer_event(part: Value) -> Event {
     let base = json!({
         "metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"namespace": "n", "name": "a"},
@@ -45,13 +45,13 @@ fn newer_event(part: Value) -> Event {
 }
 
 #[test]
-fn an_event_of_the_events_group_is_in_the_newer_form() {
+fn event_of_the_events_group_has_the_newer_form() {
     let unset = |field: &str| vec![format!("{field}: Invalid value: \"\": needs to be unset")];
     for (case, part, want) in [
         ("newer", json!({}), vec![]),
         ("a series", json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}}), vec![]),
         (
-            "a series of one, never",
+            "a series of one without a time",
             json!({"series": {"count": 1}}),
             vec![
                 "series.count: Invalid value: \"\": should be at least 2".to_owned(),
@@ -59,14 +59,14 @@ fn an_event_of_the_events_group_is_in_the_newer_form() {
             ],
         ),
         ("without a time", json!({"eventTime": null}), vec!["eventTime: Required value".to_owned()]),
-        ("of no type", json!({"type": ""}), vec!["type: Invalid value: \"\": has invalid value: ".to_owned()]),
-        ("of another type", json!({"type": "x"}), vec!["type: Invalid value: \"\": has invalid value: x".to_owned()]),
-        ("an older time", json!({"firstTimestamp": "2026-01-01T00:00:00Z"}), unset("firstTimestamp")),
-        ("another older time", json!({"lastTimestamp": "2026-01-01T00:00:00Z"}), unset("lastTimestamp")),
+        ("empty type", json!({"type": ""}), vec!["type: Invalid value: \"\": has invalid value: ".to_owned()]),
+        ("unknown type", json!({"type": "x"}), vec!["type: Invalid value: \"\": has invalid value: x".to_owned()]),
+        ("firstTimestamp", json!({"firstTimestamp": "2026-01-01T00:00:00Z"}), unset("firstTimestamp")),
+        ("lastTimestamp", json!({"lastTimestamp": "2026-01-01T00:00:00Z"}), unset("lastTimestamp")),
         ("counted", json!({"count": 1}), unset("count")),
         ("with a source", json!({"source": {"host": "h"}}), unset("source")),
         (
-            "by nobody",
+            "no reporter",
             json!({"reportingComponent": "a b"}),
             vec![
                 "reportingController: Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', \
@@ -81,7 +81,7 @@ fn an_event_of_the_events_group_is_in_the_newer_form() {
 }
 
 #[test]
-fn only_the_series_of_an_event_changes_in_the_events_group() {
+fn only_series_is_mutable_in_the_events_group() {
     let series = json!({"series": {"count": 3, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}});
     for (case, part, want) in [
         ("its series", series, vec![]),

@@ -1,4 +1,4 @@
-//! Priority classes.
+//! Validation of priority classes.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn class(name: &str, value: i32) -> PriorityClass {
 }
 
 #[test]
-fn the_highest_priorities_are_the_systems() {
+fn highest_priorities_are_reserved_for_the_system() {
     for (class, wants) in [
         (class("high", 1_000_000_000), vec![]),
         (class("system-node-critical", 2_000_001_000), vec![]),
@@ -44,7 +44,7 @@ fn the_highest_priorities_are_the_systems() {
 }
 
 #[test]
-fn a_class_keeps_its_value() {
+fn value_of_a_class_is_immutable() {
     let old = class("high", 1);
     let new = PriorityClass { preemption_policy: Some("Never".to_owned()), ..class("high", 2) };
     assert_eq!(
