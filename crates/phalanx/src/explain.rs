@@ -188,14 +188,11 @@ mod tests {
             .await
             .unwrap();
         let condition = &groups["items"][0]["status"]["conditions"][0];
-        let wanted = format!("8 of 8 nodes); ways out: {}, or {}", REMEDIES[0], REMEDIES[1]);
+        let wanted = format!("8 of 8 nodes); remedies: {}, or {}", REMEDIES[0], REMEDIES[1]);
         assert!(condition["message"].as_str().unwrap().ends_with(&wanted), "{condition:#}");
         let told = run(&home, "job/a").await.unwrap();
-        let lines = [
-            "scheduling, as the server's scheduler sees it",
-            "rack=rack-1: room for 64 pods",
-            "ways out, each checked",
-        ];
+        let lines =
+            ["scheduling, as the server's scheduler sees it", "rack=rack-1: 64 pods fit", "remedies, each tried"];
         for part in lines.iter().chain(&REMEDIES) {
             assert!(told.contains(part), "no {part:?} in:\n{told}");
         }

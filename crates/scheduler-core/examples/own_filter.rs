@@ -1,7 +1,8 @@
-//! A filter of one's own: licences that nodes carry and pods ask for.
+//! A custom filter: licences that nodes offer and pods use.
 //!
-//! A node says with the label `example.com/licences` how many pods may use its licence at once; a pod with the annotation
-//! `example.com/licence: "true"` uses one. (Here every pod on such a node counts, so that the example stays short.)
+//! The node label `example.com/licences` says how many pods may use the node's licence at once. A pod with the
+//! annotation `example.com/licence: "true"` uses one. (Here every pod on such a node counts, to keep the example
+//! short.)
 //!
 //! Run it with `cargo run -p phalanx-scheduler-core --example own_filter`.
 
@@ -16,8 +17,8 @@ use serde_json::json;
 use types::Timestamp;
 use types::views::{NodeView, PodView, View};
 
-const ASKS: &str = "example.com/licence";
-const OFFERS: &str = "example.com/licences";
+const USES_LICENCE: &str = "example.com/licence";
+const LICENCES: &str = "example.com/licences";
 
 #[derive(Debug)]
 struct Licences;
@@ -32,24 +33,24 @@ impl Filter for Licences {
         PluginKind::Counted
     }
 
-    // Two pods that agree in this annotation are alike to us. Nothing else of a pod can be asked for later.
+    // Pods with the same value of this annotation are equal for this filter. It can read nothing else of a pod.
     fn reads(&self) -> ReadSet {
-        ReadSet::fields(PodSpecFields::NONE).with_annotation(ASKS)
+        ReadSet::fields(PodSpecFields::NONE).with_annotation(USES_LICENCE)
     }
 
-    // What can turn our "no" into "yes": a new node, another label, a pod that leaves.
+    // What can turn a "no" into a "yes": a new node, another label, a pod that leaves.
     fn events_to_register(&self, class: &Class) -> ClusterEvents {
-        match class.annotation(ASKS) {
+        match class.annotation(USES_LICENCE) {
             Some("true") => ClusterEvents::NODE_ADD | ClusterEvents::NODE_LABELS | ClusterEvents::ASSIGNED_POD_DELETE,
             _ => ClusterEvents::NONE,
         }
     }
 
     fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32 {
-        if class.annotation(ASKS) != Some("true") {
+        if class.annotation(USES_LICENCE) != Some("true") {
             return NO_LIMIT;
         }
-        let licences: i64 = node.label(OFFERS).and_then(|count| count.parse().ok()).unwrap_or(0);
+        let licences: i64 = node.label(LICENCES).and_then(|count| count.parse().ok()).unwrap_or(0);
         let used = if load == LoadAssumption::Now { node.pods_count() } else { 0 };
         u32::try_from(licences - used).unwrap_or(0)
     }
@@ -60,15 +61,15 @@ impl Filter for Licences {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A filter that does not do what it declares leaves pods waiting for ever, so it is checked; in a test, as a rule.
-    let words = [(ASKS, "true"), (ASKS, "false"), (OFFERS, "1"), (OFFERS, "3")];
+    // A filter that does not do what it declares leaves pods pending forever, so check it, usually in a test.
+    let words = [(USES_LICENCE, "true"), (USES_LICENCE, "false"), (LICENCES, "1"), (LICENCES, "3")];
     declarations::check(&FilterPlugin::Custom(Arc::new(Licences)), &words, 1, 2000)?;
 
     let profile = Profile::default().with_filter(Arc::new(Licences))?;
     let mut core = Core::new(Config { profiles: vec![profile], ..Config::default() });
     for (name, licences) in [("plain", "0"), ("licensed", "2")] {
         let node = json!({
-            "metadata": {"name": name, "labels": {OFFERS: licences}},
+            "metadata": {"name": name, "labels": {LICENCES: licences}},
             "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}},
         });
         let node = Arc::new(NodeView::decode(node.to_string().as_bytes())?);
@@ -76,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for name in ["first", "second", "third"] {
         let pod = json!({
-            "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": {ASKS: "true"}},
+            "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": {USES_LICENCE: "true"}},
             "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "main", "image": "solver:1"}]},
         });
         let pod = Arc::new(PodView::decode(pod.to_string().as_bytes())?);
@@ -85,7 +86,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while let Some(decision) = core.next(Timestamp::UNIX_EPOCH) {
         match decision.action {
             DecisionAction::Bind(placements) => {
-                placements.iter().for_each(|spot| println!("{} → {}", spot.pod, spot.node))
+                placements.iter().for_each(|placement| println!("{} → {}", placement.pod, placement.node))
             }
             DecisionAction::Wait(refusal) => println!("{}: {}", decision.unit, refusal.message()),
             other => println!("{}: {other:?}", decision.unit),

@@ -1,4 +1,4 @@
-//! Pods that are alike: whatever no filter and no score reads does not tell two pods apart.
+//! Classes: pods that are equal in every field that a filter or score reads.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -19,12 +19,13 @@ use crate::profile::Profile;
 use crate::reads::{PodSpecFields, ReadSet};
 use crate::requests::Usage;
 
-/// Pods that are alike: everything that the filters and scores of their profile read about them. Equal classes are one.
+/// Pods that are equal in everything that the filters and scores of their profile read. Equal classes are interned
+/// once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Class {
-    /// The profile's place in the configuration.
+    /// The profile's position in the configuration.
     profile: usize,
-    /// Always there: whatever nobody reads of it, nodes keep account of.
+    /// Always set: nodes count it even if no plugin reads it.
     pub(crate) usage: Arc<Usage>,
     /// Sorted, without repetitions.
     pub(crate) tolerations: Vec<Toleration>,
@@ -32,9 +33,9 @@ pub struct Class {
     /// Preferred terms with their weights.
     pub(crate) preferred: Vec<(i32, Term)>,
     /// Set only for a pod that names a node it is not bound to. The API shows a pod with a node name as bound, so
-    /// only questions of the kind "would it fit there" fill it.
+    /// only "would it fit there" queries set it.
     pub(crate) node_name: Option<NameId>,
-    /// Container images by their full names; an image counts once for each time the pod names it.
+    /// Container images by their full names; an image is listed once for each time the pod names it.
     pub(crate) images: Vec<NameId>,
     labels: KeyValues,
     annotations: KeyValues,
@@ -43,11 +44,11 @@ pub struct Class {
 /// Keys and values, by key.
 type KeyValues = Vec<(Box<str>, Box<str>)>;
 
-/// Which nodes a class must go to.
+/// The nodes that a class requires.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RequiredNodes {
     pub(crate) selector: Vec<(NameId, NameId)>,
-    /// One of these must match; `None`: there is no such demand.
+    /// One of these must match; `None`: no such requirement.
     pub(crate) terms: Option<Vec<Term>>,
 }
 
@@ -79,7 +80,7 @@ pub(crate) enum Operator {
     Unknown,
 }
 
-/// A toleration; `None` covers everything.
+/// A toleration; a `None` field matches everything.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Toleration {
     pub(crate) key: Option<NameId>,
@@ -92,7 +93,7 @@ pub(crate) struct Toleration {
 pub(crate) enum TolerationOperator {
     Equal,
     Exists,
-    /// Covers nothing. Upstream: `Lt` and `Gt` exist behind an alpha gate that is off.
+    /// Tolerates nothing. Upstream: `Lt` and `Gt` exist behind an alpha gate that is off.
     Unknown,
 }
 
@@ -107,7 +108,7 @@ impl Class {
         value_of(&self.annotations, key)
     }
 
-    /// The class of a pod that waits for a node.
+    /// The class of a pending pod.
     pub(crate) fn of(pod: &PodView, reads: &ReadSet, cluster: &mut Cluster) -> Class {
         let usage = Arc::new(Usage::of(&pod.spec, cluster));
         let names = &mut cluster.names;
@@ -124,9 +125,9 @@ impl Class {
             tolerations,
             required: RequiredNodes {
                 selector: selector.map(|(key, value)| (names.intern(key), names.intern(value))).collect(),
-                terms: terms.map(|any| Term::all_of(&any.node_selector_terms, names)),
+                terms: terms.map(|terms| Term::all_of(&terms.node_selector_terms, names)),
             },
-            preferred: preferred.map(|wishes| Term::weighted(wishes, names)).unwrap_or_default(),
+            preferred: preferred.map(|terms| Term::weighted(terms, names)).unwrap_or_default(),
             node_name: None,
             images: if reads.fields.contains(PodSpecFields::IMAGES) { images(pod, names) } else { Vec::new() },
             labels: key_values(&reads.labels, |key| pod.metadata.labels.get(key).map(String::as_str)),
@@ -135,7 +136,7 @@ impl Class {
         Class { usage: Arc::clone(&class.usage), ..class.limited_to(reads) }
     }
 
-    /// The class of a pod in a profile that reads all there is.
+    /// The class of a pod in a profile that reads every field.
     pub(crate) fn with_everything(pod: &PodView, cluster: &mut Cluster) -> Class {
         let keys = |texts: &SmallMap<String>| texts.keys().map(str::to_owned).collect();
         let (labels, annotations) = (keys(&pod.metadata.labels), keys(&pod.metadata.annotations));
@@ -143,13 +144,13 @@ impl Class {
         Class { node_name: pod.node_name().map(|name| cluster.names.intern(name)), ..class }
     }
 
-    /// The same with nothing in it but this.
+    /// The same class with only the fields in `reads`.
     pub(crate) fn limited_to(self, reads: &ReadSet) -> Class {
         let Class { profile, usage, tolerations, required, preferred, node_name, images, mut labels, mut annotations } =
             self;
         labels.retain(|(key, _)| reads.labels.contains(&**key));
         annotations.retain(|(key, _)| reads.annotations.contains(&**key));
-        let has = |part| reads.fields.contains(part);
+        let has = |field| reads.fields.contains(field);
         Class {
             profile,
             usage: if has(PodSpecFields::USAGE) { usage } else { Arc::default() },
@@ -202,25 +203,25 @@ impl Term {
         terms.iter().map(|term| Term::of(term, names)).collect()
     }
 
-    /// Preferred terms with their weights; those without weight are no wishes.
-    pub(crate) fn weighted(wishes: &[core::PreferredSchedulingTerm], names: &mut NameTable) -> Vec<(i32, Term)> {
-        let wishes = wishes.iter().filter(|wish| wish.weight != 0);
-        wishes.map(|wish| (wish.weight, Term::of(&wish.preference, names))).collect()
+    /// Preferred terms with their weights; terms with weight 0 are dropped.
+    pub(crate) fn weighted(terms: &[core::PreferredSchedulingTerm], names: &mut NameTable) -> Vec<(i32, Term)> {
+        let terms = terms.iter().filter(|term| term.weight != 0);
+        terms.map(|term| (term.weight, Term::of(&term.preference, names))).collect()
     }
 
     fn of(term: &core::NodeSelectorTerm, names: &mut NameTable) -> Term {
-        let mut all = |wants: &Option<Vec<core::NodeSelectorRequirement>>| -> Vec<Requirement> {
-            wants.iter().flatten().map(|want| Requirement::of(want, names)).collect()
+        let mut all = |requirements: &Option<Vec<core::NodeSelectorRequirement>>| -> Vec<Requirement> {
+            requirements.iter().flatten().map(|requirement| Requirement::of(requirement, names)).collect()
         };
         Term { labels: all(&term.match_expressions), names: all(&term.match_fields) }
     }
 }
 
 impl Requirement {
-    fn of(want: &core::NodeSelectorRequirement, names: &mut NameTable) -> Requirement {
-        let values = want.values.as_deref().unwrap_or_default();
+    fn of(requirement: &core::NodeSelectorRequirement, names: &mut NameTable) -> Requirement {
+        let values = requirement.values.as_deref().unwrap_or_default();
         let number = || values.first().and_then(|value| value.parse().ok());
-        let operator = match want.operator.as_str() {
+        let operator = match requirement.operator.as_str() {
             "In" => Operator::In,
             "NotIn" => Operator::NotIn,
             "Exists" => Operator::Exists,
@@ -230,24 +231,24 @@ impl Requirement {
             _ => Operator::Unknown,
         };
         let values = values.iter().map(|value| names.intern(value)).collect();
-        Requirement { key: names.intern(&want.key), operator, values }
+        Requirement { key: names.intern(&requirement.key), operator, values }
     }
 }
 
-/// Stands for a class; never reused, so a stale one finds nothing.
+/// Identifies a class; never reused, so a stale id has no class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClassId(NonZeroU64);
 
-/// The classes of pending pods, and of those that were pending not long ago: the next Job is often like the last.
+/// The classes of pending pods, and of recently pending ones: the next Job is often like the last.
 #[derive(Debug)]
 pub(crate) struct Classes {
     profiles: Vec<Arc<Plugins>>,
     ids: FxHashMap<Arc<Class>, ClassId>,
     entries: FxHashMap<ClassId, ClassEntry>,
     next_id: NonZeroU64,
-    /// Counts uses of indexes; the one with the smallest number was used least recently.
+    /// Counts uses of indexes; the index with the smallest number is the least recently used.
     uses: u64,
-    /// What all indexes take together.
+    /// The size of all indexes together.
     bytes: usize,
     max_bytes: usize,
 }
@@ -256,17 +257,17 @@ pub(crate) struct Classes {
 struct ClassEntry {
     class: Arc<Class>,
     events: ClusterEvents,
-    /// Pods that hold the class.
+    /// Pods that use the class.
     pods_count: usize,
     index: Option<Box<ClassIndex>>,
-    /// What the index took when it was last used.
+    /// The size of the index when it was last used.
     bytes: usize,
     last_use: u64,
 }
 
 impl Classes {
-    /// No classes yet. Their indexes will take at most `bytes_max`, or be only one.
-    pub(crate) fn new(bytes_max: usize, profiles: &[Profile], cluster: &mut Cluster) -> Classes {
+    /// No classes yet. Their indexes use at most `max_bytes`, or there is only one.
+    pub(crate) fn new(max_bytes: usize, profiles: &[Profile], cluster: &mut Cluster) -> Classes {
         Classes {
             profiles: profiles.iter().map(|profile| Arc::new(Plugins::of(profile, cluster))).collect(),
             ids: FxHashMap::default(),
@@ -274,16 +275,16 @@ impl Classes {
             next_id: NonZeroU64::MIN,
             uses: 0,
             bytes: 0,
-            max_bytes: bytes_max,
+            max_bytes,
         }
     }
 
-    /// Who places pods of this `schedulerName`; the first where several do.
+    /// The plugins for this `schedulerName`; the first profile if several have it.
     pub(crate) fn profile(&self, scheduler_name: &str) -> Option<&Arc<Plugins>> {
         self.profiles.iter().find(|profile| profile.scheduler_name == scheduler_name)
     }
 
-    /// The class of a pod. A pod of nobody's gets one of the first profile.
+    /// The class of a pod. A pod of no profile gets one of the first profile.
     pub(crate) fn class_of(&self, pod: &PodView, cluster: &mut Cluster) -> Class {
         let same_name = |profile: &Arc<Plugins>| pod.spec.scheduler_name == profile.scheduler_name;
         let profile = self.profiles.iter().position(same_name).unwrap_or(0);
@@ -301,25 +302,25 @@ impl Classes {
         self.get(id).map(|class| self.plugins(class).scheduler_name.as_str())
     }
 
-    /// How many more pods of a class a node takes.
+    /// How many more pods of a class fit on a node.
     pub(crate) fn slots(&self, id: ClassId, node: NodeIndex, cluster: &Cluster) -> u32 {
         let Some(class) = self.get(id) else { return 0 };
         self.plugins(class).slots(class, node, cluster, LoadAssumption::Now)
     }
 
-    /// How much of that room is not held for another unit.
-    pub(crate) fn slots_beside_reservation(&self, id: ClassId, node: NodeIndex, room: u32, cluster: &Cluster) -> u32 {
-        self.get(id).map_or(room, |class| room.min(cluster.slots_if_reservation_enforced(node, &class.usage)))
+    /// How many of those slots are not reserved for another unit.
+    pub(crate) fn slots_beside_reservation(&self, id: ClassId, node: NodeIndex, slots: u32, cluster: &Cluster) -> u32 {
+        self.get(id).map_or(slots, |class| slots.min(cluster.slots_if_reservation_enforced(node, &class.usage)))
     }
 
-    /// The id of a class, held by one more pod from now on.
+    /// The id of a class, used by one more pod from now on.
     pub(crate) fn acquire(&mut self, class: Class) -> ClassId {
         if let Some(id) = self.ids.get(&class) {
-            self.entries.get_mut(id).expect("a named class is kept").pods_count += 1;
+            self.entries.get_mut(id).expect("a class with an id has an entry").pods_count += 1;
             return *id;
         }
         let id = ClassId(self.next_id);
-        self.next_id = self.next_id.checked_add(1).expect("nobody lives to see that many classes");
+        self.next_id = self.next_id.checked_add(1).expect("class ids do not overflow 64 bits");
         let class = Arc::new(class);
         self.ids.insert(Arc::clone(&class), id);
         self.entries.insert(
@@ -336,13 +337,13 @@ impl Classes {
         id
     }
 
-    /// One pod less holds the class. It is forgotten with its last pod, or with its index if it has one that is worth
-    /// keeping: of pods that fit nowhere there are as many kinds as somebody cares to make up.
+    /// One pod less uses the class. The class is removed with its last pod, unless it has an index worth keeping:
+    /// users can create any number of classes of pods that fit nowhere.
     pub(crate) fn release(&mut self, id: ClassId) {
-        let entry = self.entries.get_mut(&id).expect("a held class is kept");
+        let entry = self.entries.get_mut(&id).expect("an acquired class has an entry");
         entry.pods_count -= 1;
         if entry.pods_count == 0 && entry.index.as_ref().is_none_or(|index| index.is_hopeless()) {
-            self.forget(id);
+            self.remove(id);
         }
     }
 
@@ -351,15 +352,15 @@ impl Classes {
         self.entries.get(&id).map(|entry| &entry.class)
     }
 
-    /// Which kinds of change can make room for a class.
+    /// Which cluster events can free capacity for a class.
     pub(crate) fn events_to_register(&self, id: ClassId) -> ClusterEvents {
         self.entries.get(&id).map_or(ClusterEvents::NONE, |entry| entry.events)
     }
 
-    /// The class with its index, which has seen every change of the cluster.
+    /// The class with its index, brought up to date with the cluster.
     pub(crate) fn with_current_index(&mut self, id: ClassId, cluster: &Cluster) -> (&Arc<Class>, &mut ClassIndex) {
         self.uses += 1;
-        let entry = self.entries.get_mut(&id).expect("a held class is kept");
+        let entry = self.entries.get_mut(&id).expect("an acquired class has an entry");
         entry.last_use = self.uses;
         match &mut entry.index {
             Some(index) => {
@@ -374,47 +375,47 @@ impl Classes {
         self.bytes += bytes;
         self.bytes -= std::mem::replace(&mut entry.bytes, bytes);
         self.evict_indexes();
-        let entry = self.entries.get_mut(&id).expect("a held class is kept");
-        (&entry.class, entry.index.as_mut().expect("it was made or there a moment ago"))
+        let entry = self.entries.get_mut(&id).expect("an acquired class has an entry");
+        (&entry.class, entry.index.as_mut().expect("the index was built above"))
     }
 
-    /// How many classes there are.
+    /// The number of classes.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Panics unless every kept index, caught up, equals one made anew.
+    /// Panics unless every cached index, brought up to date, equals a newly built one.
     #[cfg(test)]
     pub(crate) fn assert_fresh(&mut self, cluster: &Cluster) {
-        let mut kept: Vec<_> = self.entries.values_mut().filter(|entry| entry.index.is_some()).collect();
-        assert_eq!(kept.iter().map(|entry| entry.bytes).sum::<usize>(), self.bytes);
-        assert!(self.bytes <= self.max_bytes || kept.len() == 1);
-        for ClassEntry { class, index, .. } in kept.iter_mut().map(|entry| &mut **entry) {
-            let index = index.as_mut().expect("only such are looked at");
+        let mut cached: Vec<_> = self.entries.values_mut().filter(|entry| entry.index.is_some()).collect();
+        assert_eq!(cached.iter().map(|entry| entry.bytes).sum::<usize>(), self.bytes);
+        assert!(self.bytes <= self.max_bytes || cached.len() == 1);
+        for ClassEntry { class, index, .. } in cached.iter_mut().map(|entry| &mut **entry) {
+            let index = index.as_mut().expect("only entries with an index are checked");
             index.catch_up(class, cluster);
             index.assert_fresh(class, cluster);
         }
     }
 
-    /// Drops indexes that were not used for the longest time while all together are too large, but not the last used.
+    /// Drops the least recently used indexes while all together are too large, but never the last used one.
     fn evict_indexes(&mut self) {
         while self.bytes > self.max_bytes {
             let others =
                 self.entries.iter_mut().filter(|(_, entry)| entry.index.is_some() && entry.last_use < self.uses);
-            // Each use has its own number, so the order of the map does not matter.
+            // Each use has a distinct number, so the order of the map does not matter.
             let Some((id, entry)) = others.min_by_key(|(_, entry)| entry.last_use) else { return };
             entry.index = None;
             self.bytes -= std::mem::take(&mut entry.bytes);
             if entry.pods_count == 0 {
                 let id = *id;
-                self.forget(id);
+                self.remove(id);
             }
         }
     }
 
-    fn forget(&mut self, id: ClassId) {
-        let entry = self.entries.remove(&id).expect("a class is forgotten once");
+    fn remove(&mut self, id: ClassId) {
+        let entry = self.entries.remove(&id).expect("a class is removed once");
         self.bytes -= entry.bytes;
         self.ids.remove(&entry.class);
     }

@@ -1,16 +1,16 @@
-//! What the cluster looks like, kept up to date: dense columns of integers per node.
+//! The cluster in memory, kept up to date: dense columns of integers per node.
 //!
-//! A node has an index for as long as it exists or pods are on it. Everything a filter or score reads about it stands
-//! in columns at that index. Each change appends the index to the dirty log, from which the class indexes catch up.
+//! A node has an index while it exists or pods are on it. Everything a filter or score reads about it is in columns
+//! at that index. Each change appends the index to the dirty log, from which the class indexes catch up.
 
 mod dirty; // which nodes changed, in order
-mod reservation; // room kept free for one unit
-mod images; // which images lie on how many nodes
-mod node; // a node's fixed side: labels, taints, images
-mod node_ref; // one node as filters and scores see it
+mod reservation; // capacity reserved for one unit
+mod images; // the number of nodes that have each image
+mod node; // static properties of a node: labels, taints, images
+mod node_ref; // one node as filters and scores read it
 mod resources; // resource names and their columns
-mod overflow_sums; // what pods ask for together, whatever they ask for
-mod overlay; // a layer that is dropped to undo
+mod overflow_sums; // exact sums of requests that exceed the columns
+mod overlay; // tentative pods; dropping the overlay undoes them
 mod topology; // nodes by the value of a label
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ use crate::cluster_events::ClusterEvents;
 use crate::names::{NameId, NameTable};
 use crate::requests::{HostPort, ScoredRequests, Usage};
 
-/// Where a node stands in every column. Given out in the order nodes are first seen, reused once free.
+/// The position of a node in every column. Assigned in the order of observation, reused once free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeIndex(pub(crate) u32);
 
@@ -47,27 +47,27 @@ impl NodeIndex {
     }
 }
 
-/// All nodes and what is taken from them.
+/// All nodes and their usage.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) names: NameTable,
     resources: ResourceColumns,
     nodes: Vec<NodeInfo>,
     by_name: FxHashMap<NameId, NodeIndex>,
-    /// Indices that no node and no pod uses, the next one to reuse last.
+    /// Indices that no node and no pod uses. The last one is reused first.
     free: Vec<NodeIndex>,
     pods_allowed: Vec<i64>,
     pods_count: Vec<i64>,
-    /// What scores count as taken, by node.
+    /// Usage as scores count it, by node.
     scored_cpu: Vec<i64>,
     scored_memory: Vec<i64>,
     scored_overflow: OverflowSums,
-    /// Host ports in use; a port stands here once per pod that has it.
+    /// Host ports in use; a port is listed once per pod that uses it.
     ports: Vec<Vec<HostPort>>,
     image_counts: ImageCounts,
     topologies: Vec<Topology>,
     present_count: usize,
-    /// Grows whenever something other than pods changes.
+    /// Incremented whenever something other than pods changes.
     shape: u64,
     log: DirtyLog,
     reservation: Reservation,
@@ -76,14 +76,14 @@ pub(crate) struct Cluster {
 /// What a change of a node amounts to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeChange {
-    /// Kinds of change a filter may wait for.
+    /// The cluster events.
     pub(crate) events: ClusterEvents,
-    /// Whether the node, or pods of groups on it, are now in other topology domains than before.
+    /// Whether the node, or members of groups on it, changed topology domains.
     pub(crate) moved: bool,
 }
 
 impl Cluster {
-    /// Takes in a node, new or changed.
+    /// Adds or updates a node.
     pub(crate) fn set_node(&mut self, view: &NodeView) -> NodeChange {
         let index = self.index_of(&view.metadata.name);
         let at = index.at();
@@ -107,7 +107,7 @@ impl Cluster {
         change
     }
 
-    /// Forgets a node. Pods that are still on it keep its index alive until they are gone.
+    /// Removes a node. Its index lives until the pods that are still on it are gone.
     pub(crate) fn remove_node(&mut self, name: &str) -> NodeChange {
         let Some(index) = self.find(name).filter(|index| self.nodes[index.at()].present) else {
             return NodeChange::default();
@@ -118,7 +118,7 @@ impl Cluster {
         self.present_count -= 1;
         self.pods_allowed[at] = 0;
         self.resources.clear_allocatable(index);
-        // Members on a node without the label kept their group from going anywhere; those of a lost node do not.
+        // Members on a node without the label block their group; those on a deleted node do not.
         let mut moved = self.pods_count[at] > 0;
         for topology in &mut self.topologies {
             moved |= topology.set(index, &self.nodes[at], self.pods_count[at]);
@@ -128,7 +128,7 @@ impl Cluster {
         NodeChange { events: ClusterEvents::NONE, moved }
     }
 
-    /// The index of the node called `name`, which may be yet to come: pods can be seen before their node.
+    /// The index of the node named `name`. The node may not exist yet: pods can be observed before their node.
     pub(crate) fn index_of(&mut self, name: &str) -> NodeIndex {
         let name = self.names.intern(name);
         if let Some(index) = self.by_name.get(&name) {
@@ -149,7 +149,7 @@ impl Cluster {
         index
     }
 
-    /// The index of the node called `name`, if the node or a pod on it was seen.
+    /// The index of the node named `name`, if the node or a pod on it was observed.
     pub(crate) fn find(&self, name: &str) -> Option<NodeIndex> {
         self.by_name.get(&self.names.get(name)?).copied()
     }
@@ -165,67 +165,67 @@ impl Cluster {
         self.count(index, usage, -1);
         for port in &usage.ports {
             let used = &mut self.ports[index.at()];
-            let at = used.iter().position(|held| held == port).expect("a counted pod's ports are in use");
+            let at = used.iter().position(|used| used == port).expect("a counted pod's ports are in use");
             used.swap_remove(at);
         }
         self.release_if_unused(index);
     }
 
-    /// Keeps so much of these nodes free, instead of what was before; `held_for` says for whom and until when. It takes
-    /// effect when it is shown.
+    /// Replaces the reservation. `reserved_for` says for which unit and until when. It takes effect when it is
+    /// enforced.
     pub(crate) fn set_reservation(&mut self, shares: BTreeMap<NodeIndex, NodeReservation>, reserved_for: String) {
         self.enforce_reservation(false);
         self.reservation.set(shares, reserved_for);
     }
 
-    /// Shows the hold to whom is decided next, or hides it.
-    pub(crate) fn enforce_reservation(&mut self, shown: bool) {
-        for node in self.reservation.set_enforced(shown) {
+    /// Enforces the reservation for the units decided next, or suspends it.
+    pub(crate) fn enforce_reservation(&mut self, enforced: bool) {
+        for node in self.reservation.set_enforced(enforced) {
             self.log.push(node, NodeChangeKind::Pods, self.nodes.len());
         }
     }
 
-    /// The nodes of which something is kept free for one unit.
+    /// The nodes with reserved capacity.
     pub(crate) fn reserved_nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.reservation.nodes()
     }
 
-    /// How much of what is kept free is free by now. Looks at all held nodes.
+    /// How much of the reserved capacity is free by now. Visits all reserved nodes.
     pub(crate) fn reserved_capacity(&self) -> ReservedCapacity {
         self.reservation.capacity(self)
     }
 
-    /// For whom something is kept free and until when, in words.
+    /// For which unit capacity is reserved and until when, as text.
     pub(crate) fn reserved_for(&self) -> &str {
         &self.reservation.reserved_for
     }
 
-    /// Whether something is kept free for another unit than the one that is decided.
+    /// Whether the unit being decided must respect a reservation.
     pub(crate) fn enforces_reservation(&self) -> bool {
         self.reservation.is_enforced()
     }
 
-    /// How many pods that take this much have room on a node beside what is kept free there for another unit.
+    /// How many pods with this usage fit on a node beside an enforced reservation.
     pub(crate) fn slots_beside_reservation(&self, index: NodeIndex, usage: &Usage) -> u32 {
         self.reservation.slots_beside(index, usage, self)
     }
 
-    /// The same, whether it is shown or not.
+    /// The same, as if the reservation were enforced.
     pub(crate) fn slots_if_reservation_enforced(&self, index: NodeIndex, usage: &Usage) -> u32 {
         self.reservation.slots_beside_if_enforced(index, usage, self)
     }
 
-    /// A layer of tentative pods over this cluster; dropping it takes them off again.
+    /// An overlay of tentative pods over this cluster; dropping it removes them again.
     pub(crate) fn overlay(&mut self) -> PlacementOverlay<'_> {
         PlacementOverlay::new(self)
     }
 
-    /// The number of a resource, new for a new name.
+    /// The id of a resource, new for a new name.
     pub(crate) fn resource(&mut self, name: &str) -> ResourceId {
         self.resources.intern(name)
     }
 
-    /// The number of a resource that was seen.
+    /// The id of a resource, if it was ever observed.
     pub(crate) fn find_resource(&self, name: &str) -> Option<ResourceId> {
         self.resources.find(name)
     }
@@ -250,12 +250,12 @@ impl Cluster {
         self.resources.requested(resource, index)
     }
 
-    /// What is left of a resource on a node; negative where pods have more than there is.
+    /// What is left of a resource on a node; negative if the node is over-committed.
     pub(crate) fn free(&self, resource: ResourceId, index: NodeIndex) -> i64 {
         self.allocatable(resource, index) - self.requested(resource, index)
     }
 
-    /// How many more pods a node may hold, whatever they ask for.
+    /// How many more pods a node may have, whatever they request.
     pub(crate) fn free_pod_slots(&self, index: NodeIndex) -> i64 {
         self.pods_allowed(index) - self.pods_count(index)
     }
@@ -265,7 +265,7 @@ impl Cluster {
         self.resources.column(resource).allocatable_total
     }
 
-    /// What is taken of a resource on each node, as scores count it.
+    /// The usage of a resource on each node, as scores count it.
     pub(crate) fn scored(&self, resource: ResourceId) -> &[i64] {
         match resource {
             ResourceId::CPU => &self.scored_cpu,
@@ -274,12 +274,12 @@ impl Cluster {
         }
     }
 
-    /// How many pods a node may hold.
+    /// How many pods a node may have.
     pub(crate) fn pods_allowed(&self, index: NodeIndex) -> i64 {
         self.pods_allowed[index.at()]
     }
 
-    /// How many pods a node holds.
+    /// How many pods a node has.
     pub(crate) fn pods_count(&self, index: NodeIndex) -> i64 {
         self.pods_count[index.at()]
     }
@@ -294,22 +294,22 @@ impl Cluster {
         &self.nodes[index.at()]
     }
 
-    /// Every label key that some node carries. Looks at all nodes.
+    /// Every label key that a node has. Visits all nodes.
     pub(crate) fn label_keys(&self) -> std::collections::BTreeSet<NameId> {
         self.nodes.iter().flat_map(NodeInfo::label_keys).collect()
     }
 
-    /// A node with what is taken from it.
+    /// A node with its usage.
     pub(crate) fn node_ref(&self, index: NodeIndex) -> NodeRef<'_> {
         NodeRef { cluster: self, index }
     }
 
-    /// Some nodes with what is taken from them.
+    /// Several nodes with their usage.
     pub(crate) fn node_refs<'a>(&'a self, nodes: &'a [NodeIndex]) -> NodeRefs<'a> {
         NodeRefs { cluster: self, nodes }
     }
 
-    /// On how many nodes an image lies.
+    /// How many nodes have an image.
     pub(crate) fn nodes_with_image(&self, image: NameId) -> u32 {
         self.image_counts.nodes_count(image)
     }
@@ -334,23 +334,23 @@ impl Cluster {
         self.present_count
     }
 
-    /// Differs from an earlier value when nodes changed in anything but their pods.
+    /// Changes when nodes change in anything but their pods.
     pub(crate) fn shape(&self) -> u64 {
         self.shape
     }
 
-    /// Where the dirty log ends now.
+    /// The end of the dirty log.
     pub(crate) fn log_end(&self) -> u64 {
         self.log.end()
     }
 
-    /// The nodes that changed since position `seen`, each once; `None` when there were more changes than there are nodes.
-    pub(crate) fn touched_since(&self, seen: u64) -> Option<impl Iterator<Item = TouchedNode> + '_> {
-        let few = self.log.count_since(seen) <= self.nodes.len().max(64) as u64;
-        self.log.since(seen).filter(|_| few)
+    /// The nodes that changed since `position`, each once; `None` when there were more changes than nodes.
+    pub(crate) fn touched_since(&self, position: u64) -> Option<impl Iterator<Item = TouchedNode> + '_> {
+        let few = self.log.count_since(position) <= self.nodes.len().max(64) as u64;
+        self.log.since(position).filter(|_| few)
     }
 
-    /// The domains of a node label; kept from the first time it is asked for.
+    /// The domains of a node label, tracked from the first request on.
     pub(crate) fn topology_of(&mut self, key: &str) -> TopologyId {
         let key = self.names.intern(key);
         if let Some(at) = self.topologies.iter().position(|topology| topology.key() == key) {
@@ -417,19 +417,19 @@ impl Cluster {
     }
 }
 
-/// What a node counts with of something. Less than nothing is nothing.
+/// An allocatable amount within the range that columns support.
 fn clamp_allocatable(amount: i64) -> i64 {
     amount.clamp(0, MAX_ALLOCATABLE)
 }
 
 #[cfg(test)]
 impl Cluster {
-    /// How many tables there are with a row for each node, because of a name that somebody chose.
+    /// The number of tables with a row for each node that exist because a user chose a name.
     pub(crate) fn tables_count(&self) -> usize {
         self.resources.columns_count() + self.topologies.iter().filter(|topology| topology.has_table()).count()
     }
 
-    /// Panics unless the books are the sums of what these pods take from their nodes.
+    /// Panics unless the columns are the sums of the usage of these pods.
     pub(crate) fn assert_sums<'a>(&self, pods: impl Iterator<Item = (NodeIndex, &'a Usage)>) {
         let mut counts: std::collections::BTreeMap<NodeIndex, i64> = Default::default();
         let [mut scored, mut requested]: [std::collections::BTreeMap<overflow_sums::SumKey, i128>; 2] =
@@ -443,19 +443,19 @@ impl Cluster {
                 *requested.entry((*resource, node)).or_default() += i128::from(*amount);
             }
         }
-        let shown =
+        let clamped =
             |sum: Option<&i128>| sum.map_or(0, |sum| (*sum).min(i128::from(overflow_sums::MAX_COLUMN_SUM)) as i64);
         for node in self.indices() {
             let name = self.node_name(node);
             assert_eq!(self.pods_count(node), counts.get(&node).copied().unwrap_or(0), "{name}");
             for resource in [ResourceId::CPU, ResourceId::MEMORY] {
-                assert_eq!(self.scored(resource)[node.at()], shown(scored.get(&(resource, node))), "{name}");
+                assert_eq!(self.scored(resource)[node.at()], clamped(scored.get(&(resource, node))), "{name}");
             }
             for resource in self.resources.ids() {
                 let resource_name = self.resource_name(resource);
                 assert_eq!(
                     self.requested(resource, node),
-                    shown(requested.get(&(resource, node))),
+                    clamped(requested.get(&(resource, node))),
                     "{name} {resource_name}"
                 );
             }

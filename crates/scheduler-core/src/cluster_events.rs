@@ -1,35 +1,35 @@
-//! Kinds of change that can turn a filter's "no" into "yes".
+//! Cluster events: kinds of change that can turn a filter's "no" into a "yes".
 
 use std::ops::{BitOr, BitOrAssign};
 
-/// A set of kinds of change.
+/// A set of cluster events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterEvents(u8);
 
 impl ClusterEvents {
     /// Nothing helps.
     pub const NONE: ClusterEvents = ClusterEvents(0);
-    /// A node came.
+    /// A node was added.
     pub const NODE_ADD: ClusterEvents = ClusterEvents(1);
-    /// What pods may use of a node changed.
+    /// The allocatable resources of a node changed.
     pub const NODE_ALLOCATABLE: ClusterEvents = ClusterEvents(2);
     /// A node's labels changed.
     pub const NODE_LABELS: ClusterEvents = ClusterEvents(4);
-    /// A node's taints changed, or whether it is cordoned.
+    /// A node's taints changed, or it was cordoned or uncordoned.
     pub const NODE_TAINTS: ClusterEvents = ClusterEvents(8);
-    /// A pod left a node, or takes less of it.
+    /// A pod left a node, or uses less of it.
     pub const ASSIGNED_POD_DELETE: ClusterEvents = ClusterEvents(16);
-    /// Whatever can change.
+    /// Every event that a filter may register.
     pub const ANY: ClusterEvents = ClusterEvents(31);
-    /// The images on a node's disk changed. No filter may wait for it: only scores read them.
+    /// The images of a node changed. No filter may register this: only scores read images.
     pub(crate) const NODE_IMAGES: ClusterEvents = ClusterEvents(32);
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether some kind is in both.
+    /// Whether some event is in both.
     pub fn intersects(self, other: ClusterEvents) -> bool {
         self.0 & other.0 != 0
     }

@@ -1,4 +1,4 @@
-//! One decision from start to end. Nothing but the tentative layer changes on the way, and dropping it undoes that.
+//! One decision from start to end. Only the overlay changes during a decision, and dropping it undoes the changes.
 
 use crate::classes::Classes;
 use crate::cluster::Cluster;
@@ -9,11 +9,11 @@ use crate::refusal::Refusal;
 use crate::search::{self, SearchBudget, SearchResult};
 use crate::slots::{self, Region};
 
-/// What was found for a unit.
+/// The result of a decision about a unit.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "an answer is made once and moved once; a box would cost more")]
+#[expect(clippy::large_enum_variant, reason = "a result is created once and moved once; a box would cost more")]
 pub(crate) enum PlacementResult {
-    /// These pods are counted on these nodes from now on.
+    /// These pods count on these nodes from now on.
     Placed {
         placement: UnitPlacement,
         region: Region,
@@ -21,159 +21,160 @@ pub(crate) enum PlacementResult {
     Refused(Refusal),
 }
 
-/// Places a unit or says why not. A gang is brought to its `minCount` or left alone; whatever else fits comes along.
+/// Places a unit or refuses it. A gang reaches its `minCount` or is not placed; more of its pods are placed if they
+/// fit.
 pub(crate) fn decide(
     demand: &Demand,
     cluster: &mut Cluster,
     classes: &mut Classes,
-    mut effort: SearchBudget,
+    mut budget: SearchBudget,
 ) -> PlacementResult {
     if let Some(refusal) = reasons::members_are_split(demand, cluster) {
         return PlacementResult::Refused(refusal);
     }
-    match find_placement(demand, cluster, classes, &mut effort) {
-        Ok((places, region)) => PlacementResult::Placed { placement: places, region },
-        Err(Some(short)) => PlacementResult::Refused(explain_partial_fit(demand, &short, cluster, classes)),
+    match find_placement(demand, cluster, classes, &mut budget) {
+        Ok((placement, region)) => PlacementResult::Placed { placement, region },
+        Err(Some(partial)) => PlacementResult::Refused(explain_partial_fit(demand, &partial, cluster, classes)),
         Err(None) => PlacementResult::Refused(refuse(demand, cluster, classes)),
     }
 }
 
-/// What a decision would come to, if it were made.
+/// What a decision would result in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trial {
-    /// Enough pods find a place, here.
+    /// Enough pods fit, in this region.
     Fits(Region),
-    /// They do not, as far as was found.
+    /// They do not, or no placement was found.
     DoesNotFit { proven: bool },
 }
 
-/// Tries a decision and leaves everything as it was.
+/// Tries a decision and undoes it.
 pub(crate) fn try_decide(
     demand: &Demand,
     cluster: &mut Cluster,
     classes: &mut Classes,
-    mut effort: SearchBudget,
+    mut budget: SearchBudget,
 ) -> Trial {
     if reasons::members_are_split(demand, cluster).is_some() {
         return Trial::DoesNotFit { proven: true };
     }
-    match find_placement(demand, cluster, classes, &mut effort) {
-        Ok((places, region)) => {
-            undo_placement(demand, &places, cluster, classes);
+    match find_placement(demand, cluster, classes, &mut budget) {
+        Ok((placement, region)) => {
+            undo_placement(demand, &placement, cluster, classes);
             Trial::Fits(region)
         }
-        Err(short) => Trial::DoesNotFit { proven: short.is_none_or(|short| short.proven) },
+        Err(partial) => Trial::DoesNotFit { proven: partial.is_none_or(|partial| partial.proven) },
     }
 }
 
-/// Why a unit finds no place, as [`decide`] would say; none if it does. Leaves everything as it was.
+/// The refusal that [`decide`] would return; none if the unit fits. Changes nothing.
 pub(crate) fn dry_run(
     demand: &Demand,
     cluster: &mut Cluster,
     classes: &mut Classes,
-    effort: SearchBudget,
+    budget: SearchBudget,
 ) -> Option<Refusal> {
-    match decide(demand, cluster, classes, effort) {
-        PlacementResult::Placed { placement: places, .. } => {
-            undo_placement(demand, &places, cluster, classes);
+    match decide(demand, cluster, classes, budget) {
+        PlacementResult::Placed { placement, .. } => {
+            undo_placement(demand, &placement, cluster, classes);
             None
         }
         PlacementResult::Refused(refusal) => Some(refusal),
     }
 }
 
-fn undo_placement(demand: &Demand, places: &UnitPlacement, cluster: &mut Cluster, classes: &Classes) {
-    for (lot, node) in &places.assignments {
-        let class = classes.get(demand.class_counts[*lot].class).expect("a pending pod's class is held");
+fn undo_placement(demand: &Demand, placement: &UnitPlacement, cluster: &mut Cluster, classes: &Classes) {
+    for (class_index, node) in &placement.assignments {
+        let class = classes.get(demand.class_counts[*class_index].class).expect("a pending pod's class exists");
         cluster.remove_pod(*node, &class.usage);
     }
 }
 
-/// Places enough pods of the unit, or says where most of them found a place; not even that where the sums reject all.
+/// Places enough pods of the unit, or returns where most of them fit; `None` if the sums reject every region.
 fn find_placement(
     demand: &Demand,
     cluster: &mut Cluster,
     classes: &mut Classes,
-    effort: &mut SearchBudget,
+    budget: &mut SearchBudget,
 ) -> Result<(UnitPlacement, Region), Option<PartialFit>> {
     let mut ranking = slots::rank_regions(demand, cluster, classes); // every domain rejected or ranked from sums
-    let mut closest: Option<PartialFit> = None;
+    let mut best_partial: Option<PartialFit> = None;
     let mut proven = true;
     while let Some(region) = ranking.next_feasible() {
-        match place_in_region(demand, region, cluster, classes, effort) {
-            RegionResult::Placed(places) => return Ok((places, region)),
-            // Only with several classes: each fits alone, but not all together.
-            RegionResult::TooFew(short) => {
-                proven &= short.proven;
-                if closest.as_ref().is_none_or(|closest| short.fits_count > closest.fits_count) {
-                    closest = Some(short);
+        match place_in_region(demand, region, cluster, classes, budget) {
+            RegionResult::Placed(placement) => return Ok((placement, region)),
+            // Only with several classes: each fits alone, but they do not fit together.
+            RegionResult::TooFew(partial) => {
+                proven &= partial.proven;
+                if best_partial.as_ref().is_none_or(|best_partial| partial.fits_count > best_partial.fits_count) {
+                    best_partial = Some(partial);
                 }
             }
         }
     }
-    Err(closest.map(|short| PartialFit { proven, ..short }))
+    Err(best_partial.map(|partial| PartialFit { proven, ..partial }))
 }
 
-/// Why pods find no place where the sums alone say so.
+/// The refusal where the sums alone show that the unit does not fit.
 pub(crate) fn refuse(demand: &Demand, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
     let ranking = slots::rank_regions(demand, cluster, classes);
     if demand.class_counts.len() > 1
         && let Some((region, _)) = ranking.nearest
     {
-        // Sums count each class as if it came alone; how many pods fit together is shown by placing them.
-        let short = PartialFit { region, order: PlacementOrder::SmallestFirst, fits_count: 0, proven: true };
-        return explain_partial_fit(demand, &short, cluster, classes);
+        // The sums count each class as if it were alone. How many pods fit together is known only after placing them.
+        let partial = PartialFit { region, order: PlacementOrder::SmallestFirst, fits_count: 0, proven: true };
+        return explain_partial_fit(demand, &partial, cluster, classes);
     }
     let shortage = Shortage::from_sums(demand, &ranking, cluster, classes);
     reasons::refusal(demand, &shortage, cluster, classes)
 }
 
-/// What came of one region.
+/// The result for one region.
 enum RegionResult {
     Placed(UnitPlacement),
     TooFew(PartialFit),
 }
 
-/// Too few pods found a place.
+/// Too few pods fit.
 struct PartialFit {
     region: Region,
-    /// Placed in this order, most of them did.
+    /// The order in which most of them fit.
     order: PlacementOrder,
     fits_count: usize,
-    /// Whether no other way does better than to fall short.
+    /// Whether no other placement reaches the required count.
     proven: bool,
 }
 
-/// Tries what is quick first, and searches only where that fails.
+/// Tries the two simple orders first, and searches only if both fail.
 fn place_in_region(
     demand: &Demand,
     region: Region,
     cluster: &mut Cluster,
     classes: &mut Classes,
-    effort: &mut SearchBudget,
+    budget: &mut SearchBudget,
 ) -> RegionResult {
     let mut most = 0;
     let mut best = PlacementOrder::LargestFirst;
     for order in [PlacementOrder::LargestFirst, PlacementOrder::SmallestFirst] {
-        let mut tentative = cluster.overlay(); // dropping it is the undo
-        let mut places =
+        let mut overlay = cluster.overlay(); // dropping it undoes the placement
+        let mut placement =
             UnitPlacement { assignments: Vec::with_capacity(demand.required_count()), unplaced_class: None };
-        place::group(demand, order, region, classes, &mut tentative, &mut places);
-        if places.assignments.len() >= demand.required_count() {
-            tentative.commit();
-            return RegionResult::Placed(places);
+        place::group(demand, order, region, classes, &mut overlay, &mut placement);
+        if placement.assignments.len() >= demand.required_count() {
+            overlay.commit();
+            return RegionResult::Placed(placement);
         }
-        if places.assignments.len() > most {
-            (most, best) = (places.assignments.len(), order);
+        if placement.assignments.len() > most {
+            (most, best) = (placement.assignments.len(), order);
         }
     }
-    let mut tentative = cluster.overlay();
-    let proven = match search::find(demand, region, classes, &mut tentative, effort) {
-        SearchResult::Found(mut places) => {
-            // The quorum stands; pods beyond it take what is left.
-            place::group(demand, PlacementOrder::LargestFirst, region, classes, &mut tentative, &mut places);
-            tentative.commit();
-            return RegionResult::Placed(places);
+    let mut overlay = cluster.overlay();
+    let proven = match search::find(demand, region, classes, &mut overlay, budget) {
+        SearchResult::Found(mut placement) => {
+            // The quorum is placed; extra pods use what is left.
+            place::group(demand, PlacementOrder::LargestFirst, region, classes, &mut overlay, &mut placement);
+            overlay.commit();
+            return RegionResult::Placed(placement);
         }
         SearchResult::Impossible => true,
         SearchResult::GaveUp => false,
@@ -181,11 +182,11 @@ fn place_in_region(
     RegionResult::TooFew(PartialFit { region, order: best, fits_count: most, proven })
 }
 
-/// What the first pod lacks that finds no place after the others have theirs.
-fn explain_partial_fit(demand: &Demand, short: &PartialFit, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
-    let mut tentative = cluster.overlay();
-    let mut places = UnitPlacement::default();
-    place::group(demand, short.order, short.region, classes, &mut tentative, &mut places);
-    let shortage = Shortage::from_placement(&places, short.region, short.proven);
-    reasons::refusal(demand, &shortage, tentative.cluster(), classes)
+/// The refusal of the first pod that does not fit after the others are placed.
+fn explain_partial_fit(demand: &Demand, partial: &PartialFit, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
+    let mut overlay = cluster.overlay();
+    let mut placement = UnitPlacement::default();
+    place::group(demand, partial.order, partial.region, classes, &mut overlay, &mut placement);
+    let shortage = Shortage::from_placement(&placement, partial.region, partial.proven);
+    reasons::refusal(demand, &shortage, overlay.cluster(), classes)
 }

@@ -1,4 +1,4 @@
-//! What comes into the core and what goes out of it.
+//! The inputs and outputs of the core.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,51 +10,52 @@ use crate::overcommit::Overcommit;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
-/// What the core is told at its start.
+/// Settings of the core.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How pods are judged, by their `schedulerName`. Pods of any other are not placed by us; they count once they are
+    /// The plugins for each `schedulerName`. Pods with any other name are not placed by us; they count once they are
     /// bound.
     pub profiles: Vec<Profile>,
-    /// How long a unit waits after its first failed bind; doubles with each further failure.
+    /// How long a unit waits after its first failed bind. It doubles with each further failure.
     pub initial_backoff: Duration,
     /// The longest wait after a failed bind.
     pub max_backoff: Duration,
-    /// How long a group may lack pods or its PodGroup before the core says so. Pods of a healthy group arrive one by
-    /// one; without this pause each of them would be announced as missing.
+    /// How long a group may lack pods or its PodGroup before the core reports it. Pods of a healthy group arrive one
+    /// by one. Without this delay the core would report each of them as missing.
     pub incomplete_after: Duration,
-    /// How many bytes the indexes over the nodes may take, one for each class of pods; the least recently used one is
-    /// dropped. An index takes about nine bytes a node. The one in use is kept whatever it takes.
+    /// How many bytes the node indexes may use. There is one for each class of pods, and the least recently used one
+    /// is dropped. An index uses about nine bytes per node. The one in use is never dropped.
     pub max_index_bytes: usize,
-    /// How many steps one decision may search for a way to place pods of several classes, when the quick ways fail. With
-    /// a longer search more refusals are proven, and a decision may take longer: about a microsecond a step.
+    /// How many steps one decision may search for a placement of pods of several classes, when the two simple orders
+    /// fail. A longer search proves more refusals and makes decisions slower: about a microsecond per step.
     pub max_search_steps: usize,
-    /// After a change of a waiting group that cannot help it, how long until it is decided anew, for the sake of the
-    /// numbers in its refusal.
+    /// How long after a change that cannot help a waiting group it is decided again, to update the numbers in its
+    /// refusal.
     pub recount_after: Duration,
-    /// How long a group may be passed over by units that come after it before nodes are held for it; `None`: never.
+    /// How long a group may be overtaken by later units before nodes are reserved for it; `None`: never.
     pub reserve_after: Option<Duration>,
-    /// How long nodes are held for one group at most; it is a minute where nothing comes free. Then they are everybody's
-    /// again, and the wait begins anew: twice as long each time, up to eight times this, until the group is placed or
-    /// changes.
+    /// How long a reservation for one group may last. It ends after a minute if nothing becomes free. After an
+    /// unsuccessful reservation the group waits twice as long for the next one, up to eight times this value, until
+    /// the group is placed or changes.
     pub max_reservation: Duration,
-    /// How long a gang that never had its `minCount` may have some of its pods placed before they are released, so that
-    /// it starts as a whole; `None`: for ever.
+    /// How long a gang that never had its `minCount` may have some of its pods placed before they are released, so
+    /// that it starts as a whole; `None`: forever.
     pub release_after: Option<Duration>,
-    /// Only gangs are released whose PodGroup our Job controller made: another may count released pods as failed.
+    /// Release only gangs whose PodGroup was created by our Job controller. Other controllers may count released pods
+    /// as failed.
     pub release_only_ours: bool,
-    /// How long a node may have more pods than it has room for, when it was a bind that brought it there, before those that
-    /// were bound beyond are released; `None`: for ever.
+    /// How long a node that a bind has over-committed may stay so before the surplus pods are released; `None`:
+    /// forever.
     pub overcommit_after: Option<Duration>,
-    /// What becomes of a pod whose priority is not that of its group.
+    /// How a pod is treated whose priority differs from its group's.
     pub priority_mismatch: PriorityMismatch,
-    /// What becomes of a pod that demands something of its place which no plugin looks at.
+    /// How a pod is treated that has a placement term no plugin supports.
     pub unsupported_terms: UnsupportedTerms,
-    /// How often ways out are looked for, at most, for one group that waits; `None`: only when somebody asks.
+    /// The minimum time between two searches for remedies for one waiting group; `None`: search only on request.
     pub remedies_interval: Option<Duration>,
 }
 
-/// The longest pause that means anything. With a longer one times would be beyond what a timestamp holds.
+/// The longest useful pause. Longer ones would exceed the range of a timestamp.
 const MAX_PAUSE: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 impl Config {
@@ -76,18 +77,18 @@ impl Config {
     }
 }
 
-/// What becomes of a pod whose own priority is not that of the group it names.
+/// How a pod is treated whose own priority differs from that of the group it names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PriorityMismatch {
-    /// It is a member like any other, and the group's priority holds for it.
+    /// It is a member like any other, with the group's priority.
     #[default]
     Member,
-    /// It is refused, alone.
+    /// Only this pod is refused.
     Refused,
 }
 
 impl PriorityMismatch {
-    /// As configuration writes it: `member` or `refused`.
+    /// Parses the configuration value: `member` or `refused`.
     pub fn parse(text: &str) -> Option<PriorityMismatch> {
         match text {
             "member" => Some(PriorityMismatch::Member),
@@ -97,19 +98,19 @@ impl PriorityMismatch {
     }
 }
 
-/// What becomes of a pod that demands something of its place which no plugin looks at: required terms of inter-pod affinity
-/// and anti-affinity, hard topology spread, volumes by claim, devices by claim.
+/// How a pod is treated that has a placement term no plugin supports: required terms of inter-pod affinity and
+/// anti-affinity, topology spread with `DoNotSchedule`, volumes by claim, devices by claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnsupportedTerms {
-    /// It waits, and with it the gang that it is of.
+    /// It waits, and so does its gang.
     #[default]
     Wait,
-    /// It is placed as if it did not demand that.
+    /// It is placed as if it did not have the term.
     Ignore,
 }
 
 impl UnsupportedTerms {
-    /// As configuration writes it: `wait` or `ignore`.
+    /// Parses the configuration value: `wait` or `ignore`.
     pub fn parse(text: &str) -> Option<UnsupportedTerms> {
         match text {
             "wait" => Some(UnsupportedTerms::Wait),
@@ -174,14 +175,14 @@ pub enum ClusterChange {
     },
 }
 
-/// A group of which all pods had ended starts anew.
+/// A new run of a group: it starts again after all its pods had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRun {
     /// The PodGroup.
     pub group: ObjectKey,
     /// The uids of members that succeeded before. They do not count toward this run.
     pub past_uids: Vec<String>,
-    /// A controller goes on with what it began: no more pods are waited for than exist.
+    /// The controller of the previous run continues: the group does not wait for more pods than exist.
     pub is_continued: bool,
 }
 
@@ -212,71 +213,71 @@ impl fmt::Display for Unit {
     }
 }
 
-/// The answer for one unit. From here on the core counts the pods of a `Bind` as placed, until the watch confirms
-/// them or [`Outcome::Failed`] takes them back.
+/// The decision about one unit. The core counts the pods of a `Bind` as placed until the watch confirms them or
+/// [`BindOutcome::Failed`] reverts them.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// Whom it is about.
+    /// The unit.
     pub unit: Unit,
     /// What to do.
     pub action: DecisionAction,
-    /// The topology domain all pods of the unit share, where the group asks for one.
+    /// The topology domain that all pods of the unit share, if the group requests one.
     pub domain: Option<ChosenDomain>,
-    /// With `Bind`: why the rest of the unit's pods has to wait, when there is a rest.
+    /// With `Bind`: why the remaining pods of the unit wait, if there are any.
     pub unplaced: Option<Refusal>,
 }
 
 /// What to do about a unit.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a verdict is made once and moved twice; a box would cost more")]
+#[expect(clippy::large_enum_variant, reason = "an action is created once and moved twice; a box would cost more")]
 pub enum DecisionAction {
     /// Bind these pods to these nodes. Never empty.
     Bind(Vec<Placement>),
-    /// Nothing now. The unit comes back by itself when something changes that could help.
+    /// Nothing now. The unit is queued again when a change could let it fit.
     Wait(Refusal),
-    /// Take these pods off their nodes. The core counts them until the watch shows that they leave.
+    /// Delete these pods. The core counts them until the watch shows that they terminate.
     Release(Release),
 }
 
-/// Pods that are to leave their nodes.
+/// Pods that must leave their nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The pods. Never empty.
     pub pods: Vec<PodRef>,
-    /// Why they have to.
+    /// Why they must leave.
     pub reason: ReleaseReason,
 }
 
-/// Why pods have to leave their nodes.
+/// Why pods must leave their nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseReason {
-    /// Their gang never had as many as it needs, and does not come to it.
+    /// Their gang never had the pods it needs and cannot be completed.
     HalfBound {
         /// How many members the gang needs.
         min_count: usize,
     },
-    /// They were bound beyond what their node has.
+    /// They were bound beyond the capacity of their node.
     Overcommit(Overcommit),
 }
 
 impl Release {
-    /// Why, in words.
+    /// The reason as text.
     pub fn message(&self) -> String {
         match &self.reason {
             ReleaseReason::HalfBound { min_count } => {
                 let bound = self.pods.len();
                 format!(
-                    "only {bound} of minCount {min_count} pods could be placed; they make way until the gang fits as a whole"
+                    "only {bound} of minCount {min_count} pods could be placed; they are released until the gang fits as a whole"
                 )
             }
             ReleaseReason::Overcommit(overcommit) => {
-                format!("{overcommit}: this one was bound when nothing was left for it, and makes way")
+                format!("{overcommit}; this pod was bound beyond the node's capacity and is released")
             }
         }
     }
 }
 
-/// One pod, whichever bears its name later.
+/// One pod, identified by its uid: a later pod may have the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
     /// The pod.
@@ -290,13 +291,13 @@ pub struct PodRef {
 pub struct Placement {
     /// The pod.
     pub pod: ObjectKey,
-    /// Its uid, so that a namesake created meanwhile is not bound.
+    /// Its uid, so that a pod recreated under the same name is not bound.
     pub uid: String,
     /// The node's name.
     pub node: String,
 }
 
-/// A topology domain: all nodes that carry `key=value`.
+/// A topology domain: all nodes with the label `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenDomain {
     /// Node label key.
@@ -305,10 +306,10 @@ pub struct ChosenDomain {
     pub value: String,
 }
 
-/// What became of one bind of a decision.
+/// The result of one bind.
 #[derive(Clone, Debug)]
 pub enum BindOutcome {
-    /// The server took it; the watch will show it.
+    /// The server accepted it; the watch will show it.
     Bound {
         /// The pod.
         pod: ObjectKey,

@@ -1,8 +1,8 @@
-//! Holds what a filter declares against what it does, on generated nodes and pods.
+//! Checks what a filter declares against what it does, on generated nodes and pods.
 //!
-//! Placement believes a filter's word: which pods are alike to it, whether its answer may be kept, and which changes can
-//! make room. A filter whose word is wrong places pods where they may not be, or leaves them waiting for ever. Whoever
-//! writes one checks it in a test of theirs.
+//! Placement relies on a filter's declarations: which pods are equal for it, whether its result may be cached, and
+//! which cluster events can free capacity. A filter with wrong declarations places pods where they do not fit, or
+//! leaves them pending forever. Authors of filters check them in their own tests.
 
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration,
@@ -20,35 +20,35 @@ use crate::plugins;
 use crate::profile::FilterPlugin;
 use crate::requests::Usage;
 
-/// What a filter did against its word.
+/// How a filter violates its declarations.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DeclarationViolation {
-    /// Two pods that are equal in what it says it reads got different answers.
+    /// Two pods that are equal in what it declares to read got different results.
     #[error(
-        "{filter} reads more of a pod than it declares: {pod} gets {seen} where one that is equal in all it declares gets {alike}"
+        "{filter} reads more of a pod than it declares: {pod} gets {full} slots, a pod that is equal in all declared fields gets {limited}"
     )]
     UndeclaredRead {
         /// The filter.
         filter: String,
-        /// The pod, in words.
+        /// A description of the pod.
         pod: String,
-        /// The answer with everything in sight.
-        seen: u32,
-        /// The answer with only the declared in sight.
-        alike: u32,
+        /// The result with all fields.
+        full: u32,
+        /// The result with only the declared fields.
+        limited: u32,
     },
-    /// A static answer that is a number, or one that changed with the pods on the node.
-    #[error("{filter} is not static: it answers {before}, and {after} with another pod on the node")]
+    /// A static result that is neither 0 nor unlimited, or that changed with the pods on the node.
+    #[error("{filter} is not static: it returns {before}, and {after} with another pod on the node")]
     NotStatic {
         /// The filter.
         filter: String,
-        /// The answer before.
+        /// The result before.
         before: u32,
-        /// The answer after.
+        /// The result after.
         after: u32,
     },
-    /// There was more room with one more pod on the node.
-    #[error("{filter} counts wrongly: {before} fit, and {after} once another pod is on the node")]
+    /// There were more slots with one more pod on the node.
+    #[error("{filter} counts wrongly: {before} pods fit, and {after} once another pod is on the node")]
     SlotsIncrease {
         /// The filter.
         filter: String,
@@ -57,37 +57,37 @@ pub enum DeclarationViolation {
         /// Slots after.
         after: u32,
     },
-    /// Fewer pods fit on the node without its pods than with them.
-    #[error("{filter} counts wrongly: {now} fit, and {empty} if the node were empty")]
+    /// Fewer pods fit on the empty node than on the node as it is.
+    #[error("{filter} counts wrongly: {now} pods fit, and {empty} if the node were empty")]
     LessWhenEmpty {
         /// The filter.
         filter: String,
-        /// Slots as it is.
+        /// Slots now.
         now: u32,
         /// Slots on the empty node.
         empty: u32,
     },
-    /// A change that it does not wake for made room.
-    #[error("{filter} sleeps through a change that made room: {change}, for {pod}")]
+    /// A change freed capacity that the filter registers no cluster event for.
+    #[error("{filter} misses a change that freed capacity: {change}, for {pod}")]
     MissedEvent {
         /// The filter.
         filter: String,
         /// What changed.
         change: &'static str,
-        /// The pod, in words.
+        /// A description of the pod.
         pod: String,
     },
-    /// It says something else about many nodes at once than about one of them.
-    #[error("{filter} contradicts itself: {one} fit by its `room`, {many} by its `lower`")]
+    /// `limit_slots` and `slots` differ.
+    #[error("{filter} contradicts itself: `slots` returns {one}, `limit_slots` {many}")]
     InconsistentSlots {
         /// The filter.
         filter: String,
-        /// What it says about the node.
+        /// The result of `slots`.
         one: u32,
-        /// What it says about the node as one of many.
+        /// The result of `limit_slots`.
         many: u32,
     },
-    /// It refuses a node and has nothing to say about it.
+    /// It refuses a node without a reason.
     #[error("{filter} refuses a node without a reason")]
     MissingReason {
         /// The filter.
@@ -95,19 +95,19 @@ pub enum DeclarationViolation {
     },
 }
 
-/// Checks a filter on `cases` generated clusters; the same seed gives the same ones. Generated pods and nodes carry the
-/// labels and annotations whose keys and values are in `words`, and the usual things that filters look at.
+/// Checks a filter on `cases` generated clusters; the same seed gives the same clusters. Generated pods and nodes
+/// have labels and annotations with the keys and values in `words`, and everything that the built-in filters read.
 pub fn check(
     filter: &FilterPlugin,
     words: &[(&str, &str)],
     seed: u64,
     cases: usize,
 ) -> Result<(), DeclarationViolation> {
-    let mut world = ClusterGenerator { random: Random::seeded(seed), words: words.to_vec() };
+    let mut generator = ClusterGenerator { random: Random::seeded(seed), words: words.to_vec() };
     (0..cases).try_for_each(|_| {
         let mut cluster = Cluster::default();
         let filter = plugins::filter(filter, &mut cluster);
-        world.try_case(&*filter, cluster)
+        generator.try_case(&*filter, cluster)
     })
 }
 
@@ -126,7 +126,7 @@ impl ClusterGenerator<'_> {
         self.check_invariants(filter, &class, &pod, node, &cluster)?;
         for _ in 0..6 {
             let before = filter.slots(&class, cluster.node_ref(node), LoadAssumption::Now);
-            let (change, kind) = self.change(&mut cluster, node, &mut view, &mut running);
+            let (change, events) = self.change(&mut cluster, node, &mut view, &mut running);
             let after = filter.slots(&class, cluster.node_ref(node), LoadAssumption::Now);
             let name = || filter.name().to_owned();
             let by_pods = matches!(change, POD_ADDED | POD_REMOVED);
@@ -136,7 +136,7 @@ impl ClusterGenerator<'_> {
             if change == POD_ADDED && after > before {
                 return Err(DeclarationViolation::SlotsIncrease { filter: name(), before, after });
             }
-            if after > before && !filter.events_to_register(&class).intersects(kind) {
+            if after > before && !filter.events_to_register(&class).intersects(events) {
                 return Err(DeclarationViolation::MissedEvent { filter: name(), change, pod: describe(&pod) });
             }
             self.check_invariants(filter, &class, &pod, node, &cluster)?;
@@ -144,7 +144,7 @@ impl ClusterGenerator<'_> {
         Ok(())
     }
 
-    /// What must hold at any moment.
+    /// Checks what must hold at any moment.
     fn check_invariants(
         &self,
         filter: &dyn Filter,
@@ -154,24 +154,24 @@ impl ClusterGenerator<'_> {
         cluster: &Cluster,
     ) -> Result<(), DeclarationViolation> {
         let name = || filter.name().to_owned();
-        let limited = class.clone().limited_to(&filter.reads());
+        let limited_class = class.clone().limited_to(&filter.reads());
         for load in [LoadAssumption::Now, LoadAssumption::Empty] {
-            let seen = filter.slots(class, cluster.node_ref(node), load);
-            let alike = filter.slots(&limited, cluster.node_ref(node), load);
-            if seen != alike || filter.events_to_register(class) != filter.events_to_register(&limited) {
-                return Err(DeclarationViolation::UndeclaredRead { filter: name(), pod: describe(pod), seen, alike });
+            let full = filter.slots(class, cluster.node_ref(node), load);
+            let limited = filter.slots(&limited_class, cluster.node_ref(node), load);
+            if full != limited || filter.events_to_register(class) != filter.events_to_register(&limited_class) {
+                return Err(DeclarationViolation::UndeclaredRead { filter: name(), pod: describe(pod), full, limited });
             }
-            if filter.kind() == PluginKind::Static && !matches!(seen, 0 | NO_LIMIT) {
-                return Err(DeclarationViolation::NotStatic { filter: name(), before: seen, after: seen });
+            if filter.kind() == PluginKind::Static && !matches!(full, 0 | NO_LIMIT) {
+                return Err(DeclarationViolation::NotStatic { filter: name(), before: full, after: full });
             }
-            let mut rooms = [NO_LIMIT];
-            filter.limit_slots(class, cluster.node_refs(&[node]), load, &mut rooms);
-            if rooms != [seen] {
-                return Err(DeclarationViolation::InconsistentSlots { filter: name(), one: seen, many: rooms[0] });
+            let mut slots = [NO_LIMIT];
+            filter.limit_slots(class, cluster.node_refs(&[node]), load, &mut slots);
+            if slots != [full] {
+                return Err(DeclarationViolation::InconsistentSlots { filter: name(), one: full, many: slots[0] });
             }
-            let mut spoke = false;
-            filter.reasons(class, cluster.node_ref(node), 0, &mut |_| spoke = true);
-            if load == LoadAssumption::Now && seen == 0 && !spoke {
+            let mut has_reason = false;
+            filter.reasons(class, cluster.node_ref(node), 0, &mut |_| has_reason = true);
+            if load == LoadAssumption::Now && full == 0 && !has_reason {
                 return Err(DeclarationViolation::MissingReason { filter: name() });
             }
         }
@@ -183,7 +183,7 @@ impl ClusterGenerator<'_> {
         Ok(())
     }
 
-    /// Changes one thing, and says what.
+    /// Changes one thing. Returns a description and the cluster event.
     fn change(
         &mut self,
         cluster: &mut Cluster,
@@ -206,7 +206,7 @@ impl ClusterGenerator<'_> {
             2 => {
                 view.status.allocatable = other.status.allocatable;
                 cluster.set_node(view);
-                ("what the node has changed", ClusterEvents::NODE_ALLOCATABLE)
+                ("the node's allocatable resources changed", ClusterEvents::NODE_ALLOCATABLE)
             }
             3 => {
                 view.status.images = other.status.images;
@@ -214,11 +214,11 @@ impl ClusterGenerator<'_> {
                 ("the node's images changed", ClusterEvents::NODE_IMAGES)
             }
             4 => {
-                // Its pods stay: they are taken away later than a node, if it does not return before.
+                // Its pods stay: they are deleted later than the node, unless the node returns before.
                 cluster.remove_node(&view.metadata.name);
                 *view = other;
                 cluster.set_node(view);
-                ("the node went, and another came under its name", ClusterEvents::NODE_ADD)
+                ("the node was deleted, and another was added under its name", ClusterEvents::NODE_ADD)
             }
             5 if !running.is_empty() => {
                 cluster.remove_pod(node, &running.swap_remove(0));
@@ -279,7 +279,7 @@ impl ClusterGenerator<'_> {
         pod
     }
 
-    /// Some of the words.
+    /// A random selection of the words.
     fn key_values(&self) -> Vec<(String, String)> {
         let usual = [("zone", "a"), ("zone", "b"), ("disk", "1"), ("disk", "2")];
         let all = usual.iter().chain(&self.words).filter(|_| self.random.below(2) == 0);
@@ -323,7 +323,7 @@ fn image() -> ImageView {
     ImageView { names: vec![IMAGE.into()], size_bytes: 1 << 30 }
 }
 
-const POD_ADDED: &str = "a pod came to the node";
+const POD_ADDED: &str = "a pod was added to the node";
 const POD_REMOVED: &str = "a pod left the node";
 
 fn describe(pod: &PodView) -> String {
@@ -347,14 +347,14 @@ mod tests {
     };
 
     #[test]
-    fn what_the_built_in_filters_declare_is_what_they_do() {
+    fn built_in_filters_do_what_they_declare() {
         let ignoring = FitArgs { ignored_resource_groups: ["example.com".to_owned()].into(), ..FitArgs::default() };
-        let wanted = core::NodeSelectorRequirement {
+        let requirement = core::NodeSelectorRequirement {
             key: "zone".to_owned(),
             operator: "In".to_owned(),
             values: Some(vec!["a".to_owned()]),
         };
-        let term = core::NodeSelectorTerm { match_expressions: Some(vec![wanted]), match_fields: None };
+        let term = core::NodeSelectorTerm { match_expressions: Some(vec![requirement]), match_fields: None };
         let added = core::NodeAffinity {
             required_during_scheduling_ignored_during_execution: Some(core::NodeSelector {
                 node_selector_terms: vec![term],
@@ -369,86 +369,92 @@ mod tests {
         }
     }
 
-    /// A filter that wants a free device for each pod that has the annotation, with one lie.
+    /// A filter that requires a free device for each pod with the annotation, with one wrong declaration.
     #[derive(Debug)]
-    enum Lie {
+    enum FaultyFilter {
         None,
         Reads,
         Static,
         Counts,
         Empty,
-        Wakes,
+        Events,
         NodeAdded,
         Images,
         Many,
         Reasons,
     }
 
-    impl Filter for Lie {
+    impl Filter for FaultyFilter {
         fn name(&self) -> &str {
-            "Lie"
+            "FaultyFilter"
         }
 
         fn kind(&self) -> PluginKind {
-            if matches!(self, Lie::Static) { PluginKind::Static } else { PluginKind::Counted }
+            if matches!(self, FaultyFilter::Static) { PluginKind::Static } else { PluginKind::Counted }
         }
 
         fn reads(&self) -> ReadSet {
             let reads = ReadSet::fields(PodSpecFields::NONE);
-            if matches!(self, Lie::Reads) { reads } else { reads.with_annotation("device") }
+            if matches!(self, FaultyFilter::Reads) { reads } else { reads.with_annotation("device") }
         }
 
         fn events_to_register(&self, _: &Class) -> ClusterEvents {
-            let wakes = ClusterEvents::NODE_ALLOCATABLE;
-            let wakes = if matches!(self, Lie::Wakes) { wakes } else { wakes | ClusterEvents::ASSIGNED_POD_DELETE };
-            if matches!(self, Lie::NodeAdded) { wakes } else { wakes | ClusterEvents::NODE_ADD }
+            let events = ClusterEvents::NODE_ALLOCATABLE;
+            let events =
+                if matches!(self, FaultyFilter::Events) { events } else { events | ClusterEvents::ASSIGNED_POD_DELETE };
+            if matches!(self, FaultyFilter::NodeAdded) { events } else { events | ClusterEvents::NODE_ADD }
         }
 
         fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32 {
             if class.annotation("device").is_none() {
                 return NO_LIMIT;
             }
-            let lies = match self {
-                Lie::Empty => load == LoadAssumption::Empty,
-                Lie::Images => node.info().images.is_empty(),
+            let refuses = match self {
+                FaultyFilter::Empty => load == LoadAssumption::Empty,
+                FaultyFilter::Images => node.info().images.is_empty(),
                 _ => false,
             };
-            if lies {
+            if refuses {
                 return 0;
             }
-            let taken = if load == LoadAssumption::Now { node.pods_count() } else { 0 };
-            let taken = if matches!(self, Lie::Counts) { -taken } else { taken };
-            u32::try_from(node.allocatable("example.com/device") - taken).unwrap_or(0)
+            let used = if load == LoadAssumption::Now { node.pods_count() } else { 0 };
+            let used = if matches!(self, FaultyFilter::Counts) { -used } else { used };
+            u32::try_from(node.allocatable("example.com/device") - used).unwrap_or(0)
         }
 
-        fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
-            let spare = u32::from(matches!(self, Lie::Many));
-            for (node, room) in nodes.iter().zip(rooms) {
-                *room = (*room).min(self.slots(class, node, load).saturating_add(spare));
+        fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, slots: &mut [u32]) {
+            let extra = u32::from(matches!(self, FaultyFilter::Many));
+            for (node, slots) in nodes.iter().zip(slots) {
+                *slots = (*slots).min(self.slots(class, node, load).saturating_add(extra));
             }
         }
 
         fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
-            if !matches!(self, Lie::Reasons) {
+            if !matches!(self, FaultyFilter::Reasons) {
                 report(Reason::new("node(s) had no free device"));
             }
         }
     }
 
     #[test]
-    fn every_lie_of_a_filter_is_found() {
-        let found = |lie| check(&FilterPlugin::Custom(Arc::new(lie)), &[("device", "yes")], 1, 1000);
-        assert_eq!(found(Lie::None), Ok(()));
-        assert!(matches!(found(Lie::Reads), Err(DeclarationViolation::UndeclaredRead { .. })));
-        assert!(matches!(found(Lie::Static), Err(DeclarationViolation::NotStatic { .. })));
-        assert!(matches!(found(Lie::Counts), Err(DeclarationViolation::SlotsIncrease { .. })));
-        assert!(matches!(found(Lie::Empty), Err(DeclarationViolation::LessWhenEmpty { .. })));
-        for (lie, slept_through) in [(Lie::Wakes, "left"), (Lie::NodeAdded, "another came"), (Lie::Images, "images")] {
-            let found = found(lie);
-            let is_it = matches!(&found, Err(DeclarationViolation::MissedEvent { change, .. }) if change.contains(slept_through));
-            assert!(is_it, "{found:?}");
+    fn every_wrong_declaration_is_detected() {
+        let violation = |filter| check(&FilterPlugin::Custom(Arc::new(filter)), &[("device", "yes")], 1, 1000);
+        assert_eq!(violation(FaultyFilter::None), Ok(()));
+        assert!(matches!(violation(FaultyFilter::Reads), Err(DeclarationViolation::UndeclaredRead { .. })));
+        assert!(matches!(violation(FaultyFilter::Static), Err(DeclarationViolation::NotStatic { .. })));
+        assert!(matches!(violation(FaultyFilter::Counts), Err(DeclarationViolation::SlotsIncrease { .. })));
+        assert!(matches!(violation(FaultyFilter::Empty), Err(DeclarationViolation::LessWhenEmpty { .. })));
+        for (filter, missed) in [
+            (FaultyFilter::Events, "left"),
+            (FaultyFilter::NodeAdded, "was added under"),
+            (FaultyFilter::Images, "images"),
+        ] {
+            let violation = violation(filter);
+            let is_missed =
+                matches!(&violation, Err(DeclarationViolation::MissedEvent { change, .. }) if change.contains(missed));
+            assert!(is_missed, "{violation:?}");
         }
-        assert!(matches!(found(Lie::Many), Err(DeclarationViolation::InconsistentSlots { .. })));
-        assert!(matches!(found(Lie::Reasons), Err(DeclarationViolation::MissingReason { .. })));
+        assert!(matches!(violation(FaultyFilter::Many), Err(DeclarationViolation::InconsistentSlots { .. })));
+        assert!(matches!(violation(FaultyFilter::Reasons), Err(DeclarationViolation::MissingReason { .. })));
     }
 }

@@ -1,4 +1,4 @@
-//! What a unit asks for: pods by class, how many of them at least, and in which domain.
+//! What a unit requests: pods by class, the least number to place, and the topology domain.
 
 use crate::classes::ClassId;
 use crate::cluster::{Cluster, DomainId, NodeIndex, OccupiedDomains, TopologyId};
@@ -10,23 +10,23 @@ use crate::requests::Usage;
 pub(crate) struct Demand {
     pub(crate) unit: Unit,
     pub(crate) policy: UnitPolicy,
-    /// Pending pods by class, the largest class first. Never empty, and no lot is.
+    /// Pending pods by class, the largest class first. Neither the list nor any of its counts is empty.
     pub(crate) class_counts: Vec<ClassCount>,
-    /// Members that have a place already.
+    /// Members that are already placed.
     pub(crate) placed_count: usize,
-    /// Members that are expected later. A domain that has room for them as well is better than one that has not.
+    /// Members that are expected later. Domains with capacity for them as well are preferred.
     pub(crate) expected_later_count: usize,
     pub(crate) constraint: Option<DomainConstraint>,
 }
 
-/// So many pods of one class. Which of them goes where is settled only once it is known how many go.
+/// A number of pods of one class. Which of them gets which node is chosen after it is known how many are placed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassCount {
     pub(crate) class: ClassId,
     pub(crate) count: usize,
 }
 
-/// How the pods of a unit hang together.
+/// How the pods of a unit depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitPolicy {
     /// A pod without a group.
@@ -41,29 +41,29 @@ pub(crate) enum UnitPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct DomainConstraint {
     pub(crate) topology: TopologyId,
-    /// Domains of members already placed: none, one that all others must join, or, by someone else's doing, several.
+    /// Domains of placed members: none, one that all others must join, or several, if another scheduler placed them.
     pub(crate) member_domains: Vec<DomainId>,
-    /// Nodes of members already placed that are in no domain: somebody took the label off. Those of nodes that are gone are
-    /// not among them, since such pods do not run any more.
+    /// Nodes of placed members that are in no domain, because the label was removed. Deleted nodes are not among
+    /// them: their pods do not run any more.
     pub(crate) members_without_domain: Vec<NodeIndex>,
 }
 
 impl DomainConstraint {
     /// All pods in one domain, and in that of the members already placed.
     pub(crate) fn with_members(topology: TopologyId, members: OccupiedDomains, cluster: &Cluster) -> DomainConstraint {
-        let OccupiedDomains { domains: members_in, outside: mut members_outside } = members;
-        members_outside.retain(|node| cluster.node(*node).present);
-        DomainConstraint { topology, member_domains: members_in, members_without_domain: members_outside }
+        let OccupiedDomains { domains: member_domains, outside: mut members_without_domain } = members;
+        members_without_domain.retain(|node| cluster.node(*node).present);
+        DomainConstraint { topology, member_domains, members_without_domain }
     }
 }
 
 impl Demand {
-    /// How many pods wait for a place.
+    /// How many pods are pending.
     pub(crate) fn pods_count(&self) -> usize {
-        self.class_counts.iter().map(|lot| lot.count).sum()
+        self.class_counts.iter().map(|class_count| class_count.count).sum()
     }
 
-    /// How many members there must be in the end.
+    /// How many members must be placed in total.
     pub(crate) fn wanted_count(&self) -> usize {
         match self.policy {
             UnitPolicy::SinglePod | UnitPolicy::Basic => 1,
@@ -71,12 +71,12 @@ impl Demand {
         }
     }
 
-    /// How many pods a decision must place, so that it is worth making.
+    /// The least number of pods that a decision must place.
     pub(crate) fn required_count(&self) -> usize {
         self.wanted_count().saturating_sub(self.placed_count).max(1)
     }
 
-    /// The same for all pods that a remedy must hold for: those that a gang lacks to start, or else every pod that waits.
+    /// The demand that a remedy must satisfy: the pods that a gang lacks to start, or else every pending pod.
     pub(crate) fn for_all_pending(&self) -> Demand {
         let policy = match self.policy {
             UnitPolicy::Gang { min_count } if self.placed_count < min_count => self.policy,
@@ -85,13 +85,13 @@ impl Demand {
         Demand { policy, ..self.clone() }
     }
 
-    /// Sorts lots by size, so that large pods find room before small ones fill the gaps.
-    pub(crate) fn largest_first(lots: &mut [ClassCount], usage_of: impl Fn(ClassId) -> u128) {
-        lots.sort_by_cached_key(|lot| std::cmp::Reverse(usage_of(lot.class)));
+    /// Sorts by pod size, so that large pods are placed before small ones fill the gaps.
+    pub(crate) fn largest_first(class_counts: &mut [ClassCount], size_of: impl Fn(ClassId) -> u128) {
+        class_counts.sort_by_cached_key(|class_count| std::cmp::Reverse(size_of(class_count.class)));
     }
 }
 
-/// The size of a pod: its shares of all resources of the cluster, added up, in billionths.
+/// The size of a pod: the sum of its shares of the cluster's resources, in billionths.
 pub(crate) fn size(usage: &Usage, cluster: &Cluster) -> u128 {
     let share = |(resource, amount): &(_, i64)| {
         let total = cluster.allocatable_total(*resource).max(1) as u128;

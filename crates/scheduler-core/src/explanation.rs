@@ -1,4 +1,4 @@
-//! All that can be said about a unit right now, and about the queue.
+//! Everything the core reports about a unit right now, and about the queue.
 
 use types::Timestamp;
 
@@ -11,20 +11,20 @@ use crate::remedies::RemedyStatus;
 /// How many domains the text of an explanation names.
 const MAX_DOMAINS: usize = 10;
 
-/// Why a unit waits, or why it is where it is. Of a group of which only a part is placed, both.
+/// Why a unit waits, or why it is on its nodes. For a partly placed group, both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitExplanation {
-    /// Whom it is about: for a pod of a group this is the group.
+    /// The unit; for a pod of a group this is the group.
     pub unit: Unit,
-    /// Where it stands in the queue, if something of it is to be decided.
+    /// Its entry in the queue, if it has something to decide.
     pub queued: Option<QueuedUnit>,
-    /// Why it is refused, with ways out.
+    /// Why it is refused, with remedies.
     pub refusal: Option<Refusal>,
-    /// It would be placed if it were its turn.
+    /// It would be placed if it were decided now.
     pub fits_now: bool,
-    /// Why the pod that was asked about is not to be placed at all.
+    /// Why the queried pod is not placed at all.
     pub exclusion: Option<ExclusionReason>,
-    /// Why the pods that have a place are where they are.
+    /// Why the placed pods are on their nodes.
     pub placement: Option<PlacementReport>,
 }
 
@@ -33,41 +33,41 @@ pub struct UnitExplanation {
 pub struct QueuedUnit {
     /// The unit.
     pub unit: Unit,
-    /// What it does there.
+    /// Its state.
     pub state: QueueStatus,
-    /// Its place in the order in which units have their turn, from 1. Those that wait for something let others pass.
+    /// Its position in queue order, from 1. Units that wait for something can be overtaken.
     pub position: usize,
-    /// How many units are in the queue.
+    /// The number of units in the queue.
     pub units_count: usize,
     /// Its priority.
     pub priority: i32,
-    /// How many pods of it wait.
+    /// How many of its pods are pending.
     pub pods_count: usize,
     /// How often it was tried since it was last placed.
     pub tries_count: u32,
     /// When the oldest of its pods was created.
     pub since: Option<Timestamp>,
-    /// When it is looked at again, whatever happens; otherwise when something changes that could help.
+    /// When it is tried again in any case; otherwise when a change could help.
     pub next_try: Option<Timestamp>,
 }
 
-/// What a unit does in the queue.
+/// The state of a unit in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueStatus {
-    /// It is decided as soon as it is its turn.
+    /// It is decided as soon as it is first in queue order.
     Active,
-    /// A bind of it failed, and it pauses.
+    /// A bind of it failed, and it backs off.
     BackOff,
-    /// It found no room, and waits for a change that could help.
+    /// It does not fit, and waits for a change that could help.
     Waiting,
     /// It waits for pods or for its PodGroup.
     Incomplete,
-    /// It asks for something that this scheduler does not do.
+    /// It requests something that this scheduler does not support.
     Unsupported,
 }
 
 impl QueueStatus {
-    /// One word for it, for machines.
+    /// A machine-readable name.
     pub fn name(self) -> &'static str {
         match self {
             QueueStatus::Active => "Active",
@@ -80,11 +80,11 @@ impl QueueStatus {
 
     fn text(self) -> &'static str {
         match self {
-            QueueStatus::Active => "is to be decided",
+            QueueStatus::Active => "is ready to be scheduled",
             QueueStatus::BackOff => "backs off after a failed bind",
-            QueueStatus::Waiting => "waits until something changes that could help",
-            QueueStatus::Incomplete => "waits to be complete",
-            QueueStatus::Unsupported => "asks for something that this scheduler does not support",
+            QueueStatus::Waiting => "waits for a change that could help",
+            QueueStatus::Incomplete => "waits for missing pods or its PodGroup",
+            QueueStatus::Unsupported => "requests something that this scheduler does not support",
         }
     }
 }
@@ -102,7 +102,7 @@ impl QueuedUnit {
 }
 
 impl UnitExplanation {
-    /// In words, a line each.
+    /// As text, one line each.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(queued) = &self.queued {
@@ -131,8 +131,8 @@ fn refusal_lines(refusal: &Refusal) -> Vec<String> {
     let key = refusal.nearest.as_ref().map_or("", |nearest| &nearest.key);
     for domain in domains.iter().take(MAX_DOMAINS) {
         let slots = match domain.slots_count {
-            1 => "room for 1 pod".to_owned(),
-            count => format!("room for {count} pods"),
+            1 => "1 pod fits".to_owned(),
+            count => format!("{count} pods fit"),
         };
         let (value, lacking) = (&domain.value, domain.reasons.describe(domain.nodes_count));
         lines.push(format!("  {key}={value}: {slots} ({lacking})"));
@@ -141,17 +141,17 @@ fn refusal_lines(refusal: &Refusal) -> Vec<String> {
         lines.push(format!("  and {} more domains", domains.len() - MAX_DOMAINS));
     }
     if !refusal.proven && refusal.cause == RefusalCause::DoesNotFit {
-        lines.push("not proven: only no place was found for it".to_owned());
+        lines.push("not proven: no placement was found within the search limit".to_owned());
     }
-    let RemedyStatus::Found(advice) = &refusal.remedies else { return lines };
-    if advice.remedies.is_empty() {
-        lines.push("no way out was found".to_owned());
+    let RemedyStatus::Found(report) = &refusal.remedies else { return lines };
+    if report.remedies.is_empty() {
+        lines.push("no remedy was found".to_owned());
     } else {
-        lines.push("ways out, each checked against the cluster as it is:".to_owned());
-        lines.extend(advice.remedies.iter().map(|way| format!("  {}", way.text())));
+        lines.push("remedies, each tried on the current cluster:".to_owned());
+        lines.extend(report.remedies.iter().map(|remedy| format!("  {}", remedy.text())));
     }
-    if advice.truncated {
-        lines.push("not everything was looked at: there may be cheaper ways".to_owned());
+    if report.truncated {
+        lines.push("search limit reached: there may be cheaper remedies".to_owned());
     }
     lines
 }

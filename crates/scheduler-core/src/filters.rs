@@ -1,7 +1,7 @@
-//! Where a class may go, and how often: one file a filter.
+//! How many pods of a class fit on a node: one file per filter.
 //!
-//! A filter is handed the class, never the pod, and declares what it reads, of which kind it is and what can turn its
-//! "no" into "yes". Everything else about it follows: the class key, the kept index, the wake-ups.
+//! A filter gets the class, never the pod. It declares what it reads, its kind, and which cluster events can turn its
+//! "no" into a "yes". Everything else follows from that: the class key, the cached index, the wake-ups.
 
 mod host_ports;
 mod node_affinity;
@@ -24,69 +24,70 @@ use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceId};
 use crate::cluster_events::ClusterEvents;
 use crate::reads::ReadSet;
 
-/// Says how many more pods of a class a node takes.
+/// Returns how many more pods of a class fit on a node.
 ///
-/// What a filter declares is held against what it does by [`declarations::check`](crate::declarations::check).
+/// [`declarations::check`](crate::declarations::check) checks what a filter declares against what it does.
 pub trait Filter: Debug + Send + Sync {
-    /// Its name, as configuration and explanations show it.
+    /// Its name in configuration and explanations.
     fn name(&self) -> &str;
 
-    /// How its answer may be kept.
+    /// How its result may be cached.
     fn kind(&self) -> PluginKind;
 
-    /// What it reads of a pod. The union over the filters and scores of a profile is what tells classes apart; nothing
-    /// else of a pod may reach an answer.
+    /// What it reads of a pod. The union over the filters and scores of a profile distinguishes classes. A filter's
+    /// result must not depend on anything else of a pod.
     fn reads(&self) -> ReadSet;
 
-    /// Which changes can turn its "no" into "yes" for pods of this class.
+    /// Which cluster events can turn its "no" into a "yes" for pods of this class.
     fn events_to_register(&self, class: &Class) -> ClusterEvents;
 
-    /// How many more pods of `class` the node takes under `load`, as far as this filter goes. [`NO_LIMIT`]: any number.
-    /// A [`Kind::Static`] filter answers 0 or [`NO_LIMIT`]. An empty node takes at least as many as it does now.
+    /// How many more pods of `class` this filter allows on the node under `load`. [`NO_LIMIT`]: any number. A
+    /// [`PluginKind::Static`] filter returns 0 or [`NO_LIMIT`]. An empty node allows at least as many as the node
+    /// does now.
     fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32;
 
-    /// Lowers each of `rooms` to what this filter leaves of the node at the same place: what [`room`](Self::room) says, of
-    /// many nodes in one call. Worth writing only where something can be looked up once for all of them.
-    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
-        limit_slots_each(self, class, nodes, load, rooms);
+    /// Lowers each of `slots` to what this filter allows on the node at the same position: [`slots`](Self::slots) for
+    /// many nodes in one call. Worth implementing only if something can be looked up once for all of them.
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, slots: &mut [u32]) {
+        limit_slots_each(self, class, nodes, load, slots);
     }
 
     /// Why it refuses the node to one more pod, after `more` others of the class that are not counted there yet.
-    /// Only asked where that is so.
+    /// Called only if it does.
     fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, report: &mut dyn FnMut(Reason));
 }
 
-/// Asks a filter about one node after another.
+/// Applies a filter to one node after another.
 fn limit_slots_each<F: Filter + ?Sized>(
     filter: &F,
     class: &Class,
     nodes: NodeRefs<'_>,
     load: LoadAssumption,
-    rooms: &mut [u32],
+    slots: &mut [u32],
 ) {
-    for (node, room) in nodes.iter().zip(rooms).filter(|(_, room)| **room > 0) {
-        *room = (*room).min(filter.slots(class, node, load));
+    for (node, slots) in nodes.iter().zip(slots).filter(|(_, slots)| **slots > 0) {
+        *slots = (*slots).min(filter.slots(class, node, load));
     }
 }
 
-/// A filter that does not mind how many pods of the class come.
+/// The filter does not limit the number of pods of the class.
 pub const NO_LIMIT: u32 = u32::MAX;
 
-/// What kind of answer a filter or a score gives.
+/// What the result of a filter or score depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PluginKind {
-    /// About the node as it is, whatever pods are on it: a yes or a no.
+    /// The node itself, whatever pods are on it: a yes or a no.
     Static,
-    /// A number of slots on a node, from what is taken there. Never rises when a pod is added.
+    /// The usage of the node: a number of slots. Never rises when a pod is added.
     Counted,
-    /// Depends on pods elsewhere: counters per term and domain (spread, inter-pod terms). No profile takes one yet.
+    /// Pods elsewhere: counters per term and domain (spread, inter-pod terms). No profile accepts one yet.
     Coupled,
-    /// Depends on an allocation for the whole group (shared claims, ReadWriteOncePod). No profile takes one yet.
+    /// An allocation for the whole group (shared claims, ReadWriteOncePod). No profile accepts one yet.
     Global,
 }
 
-/// Which pods to reckon with.
+/// Which pods count on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadAssumption {
     /// Those on the node now.
@@ -95,7 +96,7 @@ pub enum LoadAssumption {
     Empty,
 }
 
-/// Why a node was refused.
+/// Why a node is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reason(ReasonKind);
 
@@ -106,8 +107,8 @@ enum ReasonKind {
     Reserved,
 }
 
-/// How the reason of a node begins that is kept free.
-const RESERVED_FOR: &str = "node(s) were held for ";
+/// Prefix of the reason of a reserved node.
+const RESERVED_FOR: &str = "node(s) were reserved for ";
 
 /// Texts are those of kube-scheduler (facts: scheduler 7.3).
 impl Reason {
@@ -118,31 +119,31 @@ impl Reason {
     pub(crate) const ADDED_AFFINITY: Reason = Reason::new("node(s) didn't match scheduler-enforced node affinity");
     pub(crate) const HOST_PORTS: Reason = Reason::new("node(s) didn't have free ports for the requested pod ports");
     pub(crate) const TOO_MANY_PODS: Reason = Reason::new("Too many pods");
-    /// The node lacks the label that names its domain.
+    /// The node lacks the label of the group's topology key.
     // Upstream: such nodes are left out of the count, so the numbers do not add up to the cluster.
     pub(crate) const NO_TOPOLOGY_LABEL: Reason = Reason::new("node(s) didn't have the topology label of the group");
-    /// The node has room, but its domain has not enough for the group.
+    /// The node has slots, but its domain has too few for the group.
     pub(crate) const DOMAIN_TOO_SMALL: Reason =
-        Reason::new("node(s) were in a topology domain without room for the group");
-    /// Members of the group have their place in another domain, and all have to share one.
+        Reason::new("node(s) were in a topology domain without capacity for the group");
+    /// Members of the group are placed in another domain, and all must share one.
     pub(crate) const OTHER_DOMAIN: Reason =
-        Reason::new("node(s) were in another topology domain than the pods of the group that have a place");
-    /// What the node has is kept free for a unit that has waited for long.
+        Reason::new("node(s) were in another topology domain than the placed pods of the group");
+    /// The node's capacity is reserved for a starved unit.
     pub(crate) const RESERVED: Reason = Reason(ReasonKind::Reserved);
 
-    /// A reason in words that follow a number of nodes: "3 node(s) were on fire".
+    /// A reason as text that follows a number of nodes: "3 node(s) were on fire".
     pub const fn new(text: &'static str) -> Reason {
         Reason(ReasonKind::Text(text))
     }
 
-    /// The plugin that gives a reason in these words, by kube-scheduler's name for it; none for a filter of one's own.
+    /// The plugin with a reason of this text, by kube-scheduler's name for it; none for a custom filter.
     pub fn plugin_of(text: &str) -> Option<&'static str> {
         if text.starts_with("Insufficient ") {
             return Some("NodeResourcesFit");
         }
-        // Upstream: there are no holds, and so no name for them.
+        // Upstream: there are no reservations, and so no name for them.
         if text.starts_with(RESERVED_FOR) {
-            return Some("Hold");
+            return Some("Reservation");
         }
         let by = [
             (Reason::NODE_NAME, "NodeName"),
@@ -157,7 +158,7 @@ impl Reason {
             (Reason::OTHER_DOMAIN, "TopologyPlacementGenerator"),
         ];
         by.iter()
-            .find(|(reason, _)| matches!(reason.0, ReasonKind::Text(known) if known == text))
+            .find(|(reason, _)| matches!(reason.0, ReasonKind::Text(other) if other == text))
             .map(|(_, plugin)| *plugin)
     }
 

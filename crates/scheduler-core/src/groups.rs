@@ -1,8 +1,8 @@
-//! Groups and who belongs to them. A group is known as soon as its PodGroup or one of its pods is seen.
+//! Groups and their members. A group is tracked as soon as its PodGroup or one of its pods is observed.
 
-mod composites; // groups of groups above them
-mod members; // pending and placed members, counted so that no decision has to look at each of them
-mod run; // which of the members that succeeded count
+mod composites; // CompositePodGroups above groups
+mod members; // pending and placed members, counted so that no decision iterates over them
+mod run; // which succeeded members count
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::pods::{ExclusionReason, PodId};
 use crate::queue::QueueOrder;
 use crate::refusal::ExcludedCounts;
 
-/// Stands for a group while the core knows it.
+/// Identifies a group while the core tracks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GroupId(u32);
 
@@ -27,58 +27,60 @@ pub(crate) struct GroupId(u32);
 #[derive(Debug)]
 pub(crate) struct TrackedGroup {
     pub(crate) key: ObjectKey,
-    /// What the PodGroup says; none while there is no such object.
+    /// From the PodGroup; none while there is no such object.
     pub(crate) spec: Option<GroupSpec>,
     /// Pods to be placed.
     pub(crate) pending: PendingMembers,
-    /// When each of them was created and seen, the oldest first.
+    /// Creation time and arrival of each of them, the oldest first.
     pub(crate) pending_by_age: BTreeSet<(CompactTimestamp, u64)>,
     /// Pods that are assumed or bound and not being deleted.
     // Upstream: pods that are being deleted count and pin the domain until they are gone, so that a gang whose old
-    // pods linger on a lost rack cannot start anew elsewhere.
+    // pods linger on a lost rack cannot start again elsewhere.
     pub(crate) placed: PlacedMembers,
-    /// Those placed that were seen bound.
+    /// Placed pods that were observed bound.
     pub(crate) bound_count: usize,
-    /// Whether as many as it needs were seen bound at once since it last started, though the PodGroup may not say so yet.
+    /// Whether its quorum was observed bound at once since it last started. The PodGroup's condition may follow
+    /// later.
     pub(crate) had_quorum: bool,
-    /// Whether its last start was seen. What the PodGroup says of an earlier one does not hold for it.
+    /// Whether its last start was observed. If so, the PodGroup's condition may be of an earlier start and does not
+    /// count.
     pub(crate) start_observed: bool,
-    /// The present run, with the members that succeeded in it.
+    /// The current run, with the members that succeeded in it.
     pub(crate) run: GroupRun,
-    /// What above it keeps it from being placed.
+    /// A CompositePodGroup above it that keeps it from being placed.
     pub(crate) parent_obstacle: Option<ParentObstacle>,
-    /// Pods that name the group and are not to be placed with it now.
+    /// Pods that name the group but are not placed with it now.
     pub(crate) excluded: ExcludedCounts,
     /// Pods of any stage.
     pub(crate) members: BTreeSet<PodId>,
-    /// The owners of its pods, each kept once.
+    /// The owners of its pods, each stored once.
     owners: BTreeSet<Arc<ControllerRef>>,
-    /// The turn of the group as a whole; follows from the PodGroup's priority and the first pod seen.
+    /// The queue order of the group as a whole, from the PodGroup's priority and the first pod observed.
     pub(crate) order: QueueOrder,
 }
 
-/// The part of a PodGroup that placement reads.
+/// The fields of a PodGroup that placement reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupSpec {
     /// None for a Basic group.
     pub(crate) min_count: Option<usize>,
-    /// How many pods the group can have at once from now on, where that is known.
+    /// How many pods the group can still have at once, where that is declared.
     pub(crate) expected_count: Option<usize>,
     pub(crate) topology: Option<TopologyId>,
     pub(crate) priority: i32,
-    /// The group had its `min_count` once.
+    /// The group has had its `min_count`.
     pub(crate) reached_min_count: bool,
-    /// The gang had its `min_count` once, which is enough for pods that come while others of it run.
+    /// The gang has had its `min_count`. This is enough for pods that are created while others of it run.
     pub(crate) satisfied: bool,
-    /// Who manages the group.
+    /// The controller of the group.
     pub(crate) owner: Option<ControllerRef>,
-    /// Whether our Job controller made the group.
+    /// Whether our Job controller created the group.
     pub(crate) is_ours: bool,
     /// The CompositePodGroup it belongs to.
     pub(crate) parent: Option<ObjectKey>,
 }
 
-/// Who manages an object.
+/// The controller of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ControllerRef {
     uid: String,
@@ -93,8 +95,9 @@ impl ControllerRef {
         ControllerRef { uid: uid.clone(), api_version: api_version.clone(), kind: kind.clone(), name: name.clone() }
     }
 
-    /// Whether a pod that `other` manages may belong to a group of this owner: it is the same, or something in between,
-    /// such as the Job of a JobSet. What lies in between is not known here, but it is of another kind.
+    /// Whether a pod controlled by `other` may be a member of a group of this owner: the controller is the same, or
+    /// one in between, such as the Job of a JobSet. Controllers in between are not observed here, but they are of
+    /// another kind.
     fn may_own(&self, other: Option<&ControllerRef>) -> bool {
         other.is_some_and(|other| {
             self.uid == other.uid || (&self.api_version, &self.kind) != (&other.api_version, &other.kind)
@@ -103,7 +106,7 @@ impl ControllerRef {
 }
 
 impl GroupSpec {
-    /// Why a pod that names the group is not placed with it, if so.
+    /// Why a pod that names the group is not a member, if it is not.
     pub(crate) fn exclude(
         &self,
         owner: Option<&ControllerRef>,
@@ -120,17 +123,18 @@ impl GroupSpec {
 /// Whether a group can be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// No pod waits.
+    /// No pod is pending.
     NothingPending,
-    /// Pods wait, the PodGroup is not there.
+    /// Pods are pending, but the PodGroup does not exist.
     NoPodGroup,
-    /// A CompositePodGroup above the group is missing, or asks for more than Basic.
+    /// A CompositePodGroup above the group is missing, or requests more than Basic.
     BlockedByParent,
     /// A gang with fewer pods than it needs.
     Incomplete,
-    /// A gang of which pods demand something of their place that no plugin looks at.
+    /// A gang with pods that have a placement term no plugin supports.
     Unsupported,
-    /// A Basic group that must share a domain, of which pods are gated: begun with some, it might be in the wrong one.
+    /// A Basic group with a topology key, some of whose pods are gated. Starting with the others might choose the
+    /// wrong domain.
     Gated,
     Ready,
 }
@@ -143,32 +147,32 @@ impl TrackedGroup {
 
     /// How many members a gang needs, those that succeeded included; none for a Basic group.
     pub(crate) fn quorum(&self) -> Option<usize> {
-        let terms = self.spec.as_ref()?;
-        let quorum = quorum(terms.min_count?, terms.expected_count, self.run.succeeded_count());
-        let exist = self.pending.len() + self.placed_count();
-        Some(if self.run.is_continued() { quorum.min(exist).max(1) } else { quorum })
+        let spec = self.spec.as_ref()?;
+        let quorum = quorum(spec.min_count?, spec.expected_count, self.run.succeeded_count());
+        let existing = self.pending.len() + self.placed_count();
+        Some(if self.run.is_continued() { quorum.min(existing).max(1) } else { quorum })
     }
 
-    /// How many pods of the group are expected that do not exist yet.
+    /// How many expected pods of the group do not exist yet.
     pub(crate) fn coming_count(&self) -> usize {
-        let expected = self.spec.as_ref().and_then(|terms| terms.expected_count).unwrap_or(0);
+        let expected = self.spec.as_ref().and_then(|spec| spec.expected_count).unwrap_or(0);
         expected.saturating_sub(self.placed.len() + self.pending.len())
     }
 
-    /// How many members there must be for any to be placed; none for a Basic group, and for a gang that runs once it had
-    /// its `min_count`. Where none runs any more, as after a suspension, the gang starts as a whole again.
-    // Upstream: the count binds for ever, so that a Job whose pods fail one by one ends up waiting for all of them.
+    /// How many members must exist for any to be placed. None for a Basic group, and for a running gang that has had
+    /// its `min_count`. If no member runs any more, as after a suspension, the gang starts as a whole again.
+    // Upstream: the count applies forever, so that a Job whose pods fail one by one ends up waiting for all of them.
     pub(crate) fn min_count(&self) -> Option<usize> {
-        let terms = self.spec.as_ref()?;
-        self.quorum().filter(|_| !terms.satisfied || self.placed.is_empty() || !self.has_had_quorum())
+        let spec = self.spec.as_ref()?;
+        self.quorum().filter(|_| !spec.satisfied || self.placed.is_empty() || !self.has_had_quorum())
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
-        let Some(terms) = &self.spec else {
-            let waits = !self.pending.is_empty() || self.excluded.unsupported_count > 0;
-            return if waits { Readiness::NoPodGroup } else { Readiness::NothingPending };
+        let Some(spec) = &self.spec else {
+            let has_pending = !self.pending.is_empty() || self.excluded.unsupported_count > 0;
+            return if has_pending { Readiness::NoPodGroup } else { Readiness::NothingPending };
         };
-        if terms.min_count.is_some() && self.excluded.unsupported_count > 0 {
+        if spec.min_count.is_some() && self.excluded.unsupported_count > 0 {
             Readiness::Unsupported
         } else if self.pending.is_empty() {
             Readiness::NothingPending
@@ -176,62 +180,62 @@ impl TrackedGroup {
             Readiness::BlockedByParent
         } else if self.pending.len() + self.placed_count() < self.min_count().unwrap_or(1) {
             Readiness::Incomplete
-        } else if terms.min_count.is_none()
-            && terms.topology.is_some()
+        } else if spec.min_count.is_none()
+            && spec.topology.is_some()
             && self.placed.is_empty()
             && self.excluded.gated_count > 0
         {
-            // Upstream: one gated member holds back any group, also where nothing hangs on who comes first.
+            // Upstream: one gated member blocks any group, also where nothing depends on which pod is first.
             Readiness::Gated
         } else {
             Readiness::Ready
         }
     }
 
-    /// When it is the group's turn. Pods that a gang needs for its `minCount` come in its turn, however late they are made.
-    /// All others wait from when they were made: or else a Job that replaces its pods would always be before whoever
-    /// came after its first one.
+    /// The group's queue order. Pods that a gang needs for its `minCount` use the order of the group, however late
+    /// they are created. All others are ordered by their own creation. Otherwise a Job that keeps replacing pods
+    /// would always overtake units younger than its first pod.
     pub(crate) fn queue_order(&self) -> QueueOrder {
         if self.quorum().is_some_and(|quorum| self.placed_count() < quorum) {
             return self.order;
         }
-        self.pending_by_age.first().map_or(self.order, |(created, seen)| QueueOrder {
+        self.pending_by_age.first().map_or(self.order, |(created, arrival)| QueueOrder {
             created: *created,
-            seen: *seen,
+            arrival: *arrival,
             ..self.order
         })
     }
 
-    /// Whether the group is a gang that has some of its pods placed, and did not have as many as it needs since it started.
+    /// Whether the group is a gang with some of its pods placed that has not had its quorum since it started.
     pub(crate) fn is_half_placed(&self) -> bool {
-        let is_begun = !self.placed.is_empty() && !self.has_had_quorum();
-        is_begun && self.quorum().is_some_and(|quorum| self.placed_count() < quorum)
+        let has_started = !self.placed.is_empty() && !self.has_had_quorum();
+        has_started && self.quorum().is_some_and(|quorum| self.placed_count() < quorum)
     }
 
-    /// Whether the gang had as many as it needs since it last started, as far as is known.
+    /// Whether the gang has had its quorum since it last started, by what was observed.
     fn has_had_quorum(&self) -> bool {
-        let reached = self.spec.as_ref().is_some_and(|terms| terms.reached_min_count);
+        let reached = self.spec.as_ref().is_some_and(|spec| spec.reached_min_count);
         self.had_quorum || (reached && !self.start_observed)
     }
 
-    /// Pods of the group are about to be placed.
+    /// Records that pods of the group are about to be placed.
     pub(crate) fn note_start(&mut self) {
         if self.placed.is_empty() {
             (self.had_quorum, self.start_observed) = (false, true);
         }
     }
 
-    /// Takes note of whether the gang is whole now.
+    /// Records whether the gang has its quorum now.
     pub(crate) fn note_quorum(&mut self) {
-        let needed = self.quorum();
-        let seen = self.bound_count + self.run.succeeded_count();
-        self.had_quorum |= needed.is_some_and(|needed| seen.min(self.placed_count()) >= needed);
+        let quorum = self.quorum();
+        let bound = self.bound_count + self.run.succeeded_count();
+        self.had_quorum |= quorum.is_some_and(|quorum| bound.min(self.placed_count()) >= quorum);
     }
 
-    /// The owner of a pod, as the group keeps it.
+    /// Interns the owner of a pod.
     pub(crate) fn intern_owner(&mut self, owner: ControllerRef) -> Arc<ControllerRef> {
-        if let Some(known) = self.owners.get(&owner) {
-            return Arc::clone(known);
+        if let Some(existing) = self.owners.get(&owner) {
+            return Arc::clone(existing);
         }
         let owner = Arc::new(owner);
         self.owners.insert(Arc::clone(&owner));
@@ -253,19 +257,19 @@ impl GroupTable {
     }
 
     pub(crate) fn get(&self, id: GroupId) -> &TrackedGroup {
-        self.entries[id.0 as usize].as_ref().expect("an id is used only while its group is known")
+        self.entries[id.0 as usize].as_ref().expect("an id is used only while its group is tracked")
     }
 
-    /// The same where the group may be gone. Another may have its id by then.
+    /// Like `get`, for a group that may be gone. Another group may have its id by then.
     pub(crate) fn try_get(&self, id: GroupId) -> Option<&TrackedGroup> {
         self.entries.get(id.0 as usize)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: GroupId) -> &mut TrackedGroup {
-        self.entries[id.0 as usize].as_mut().expect("an id is used only while its group is known")
+        self.entries[id.0 as usize].as_mut().expect("an id is used only while its group is tracked")
     }
 
-    /// The group called `key`, which may be new.
+    /// The group named `key`, added if it is new.
     pub(crate) fn find_or_add(&mut self, key: &ObjectKey) -> GroupId {
         if let Some(id) = self.find(key) {
             return id;

@@ -1,6 +1,7 @@
-//! Where a class fits, kept up to date: per node the slots, the score and the filter that refuses it.
+//! Where a class fits, kept up to date: per node the slots, the score and the refusing filter.
 //!
-//! An index catches up from the cluster's dirty log, so a decision pays for what changed and not for the cluster.
+//! An index catches up from the cluster's dirty log, so the cost of a decision depends on what changed and not on the
+//! size of the cluster.
 
 use std::sync::Arc;
 
@@ -11,46 +12,46 @@ use crate::plugins::Plugins;
 use crate::reasons::ClassReasons;
 use crate::tournament::Tournament;
 
-mod batch; // some nodes, to be asked about with one call
-mod marks; // what scores give to each node
+mod batch; // nodes that one call evaluates
+mod marks; // the scores of each node
 use batch::{BATCH, Batch, batches};
 use marks::NodeScores;
 
-/// The kept answer of all filters and scores for one class: about nine bytes a node.
+/// The cached result of all filters and scores for one class: about nine bytes per node.
 #[derive(Debug)]
 pub(crate) struct ClassIndex {
     plugins: Arc<Plugins>,
-    /// Position in the dirty log up to which this has caught up.
+    /// Position in the dirty log up to which this is up to date.
     log_position: u64,
-    /// Which filter refuses, per node.
+    /// The refusing filter, per node.
     refused_by: Vec<RefusingFilter>,
     /// How many more pods of the class fit, per node.
     slots: Vec<u32>,
     slots_total: u64,
     scores: NodeScores,
-    /// Totals of all scores, per node that takes pods.
+    /// Total scores, per node on which the class fits.
     tree: Tournament,
-    /// Slots per domain, for each topology key that was asked for.
+    /// Slots per domain, for each topology key that was used.
     sums: Vec<DomainSums>,
-    /// Reasons as last counted; they hold while nothing changes.
+    /// Cached reasons, valid while nothing changes.
     pub(crate) cached_reasons: Vec<ClassReasons>,
-    /// Slots per node if no pods were there, with the shape of the cluster they belong to.
+    /// Slots per node without any pods, with the shape of the cluster they are valid for.
     slots_when_empty: Option<(u64, Vec<u32>)>,
 }
 
-/// Which filter refuses a node, as its place in the profile.
+/// The filter that refuses a node, as its position in the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RefusingFilter(u8);
 
 impl RefusingFilter {
     /// No filter refuses.
     pub(crate) const NONE: RefusingFilter = RefusingFilter(u8::MAX);
-    /// There is no such node.
+    /// The node does not exist.
     pub(crate) const ABSENT_NODE: RefusingFilter = RefusingFilter(u8::MAX - 1);
-    /// What the node has is kept free for a unit that has waited for long.
+    /// The node's capacity is reserved for a starved unit.
     pub(crate) const RESERVATION: RefusingFilter = RefusingFilter(u8::MAX - 2);
 
-    /// The filter's place in the list; none when no filter refuses.
+    /// The filter's position in the list; none when no filter refuses.
     fn filter(self) -> Option<usize> {
         (self.0 < RefusingFilter::RESERVATION.0).then(|| usize::from(self.0))
     }
@@ -68,7 +69,7 @@ struct DomainSums {
 }
 
 impl ClassIndex {
-    /// The index made from all nodes.
+    /// Builds the index from all nodes.
     pub(crate) fn of(class: &Class, plugins: Arc<Plugins>, cluster: &Cluster) -> ClassIndex {
         let mut index = ClassIndex {
             scores: NodeScores::new(class, &plugins, cluster),
@@ -83,16 +84,16 @@ impl ClassIndex {
             slots_when_empty: None,
         };
         index.widen(cluster.width());
-        let mut marks = vec![0; cluster.width()];
+        let mut keys = vec![0; cluster.width()];
         for batch in batches(cluster.indices()) {
-            index.evaluate(class, cluster, &batch, NodeChangeKind::Shape, |_, node, mark| marks[node.at()] = mark);
+            index.evaluate(class, cluster, &batch, NodeChangeKind::Shape, |_, node, key| keys[node.at()] = key);
         }
-        index.tree = Tournament::of(&marks);
+        index.tree = Tournament::of(&keys);
         index.renormalize_if_needed(class, cluster);
         index
     }
 
-    /// Takes in what changed since the last look. Says whether all scores were weighed anew.
+    /// Applies what changed since the last call. Returns whether all scores were normalized again.
     pub(crate) fn catch_up(&mut self, class: &Class, cluster: &Cluster) -> bool {
         if self.log_position == cluster.log_end() {
             return false;
@@ -107,7 +108,7 @@ impl ClassIndex {
         }
         self.log_position = cluster.log_end();
         self.cached_reasons.clear();
-        let set = |tree: &mut Tournament, node: NodeIndex, mark| tree.set(node.at(), mark);
+        let set = |tree: &mut Tournament, node: NodeIndex, key| tree.set(node.at(), key);
         let (mut with_other_pods, mut reshaped) = (Batch::default(), Batch::default());
         for TouchedNode { node, changed } in touched {
             let batch = if changed == NodeChangeKind::Pods { &mut with_other_pods } else { &mut reshaped };
@@ -122,23 +123,23 @@ impl ClassIndex {
         self.renormalize_if_needed(class, cluster)
     }
 
-    /// The node with the highest total score that takes another pod; the first seen among equals.
+    /// The node with the highest total score that has a slot; of equal nodes the one observed first.
     pub(crate) fn best(&self) -> Option<NodeIndex> {
         self.tree.best().map(|at| NodeIndex(at as u32))
     }
 
-    /// Orders nodes as [`best`](Self::best) does; 0 for a node that takes none.
+    /// Orders nodes as [`best`](Self::best) does; 0 for a node without slots.
     pub(crate) fn key(&self, node: NodeIndex) -> u64 {
-        let mark = u64::from(self.tree_key_of(node));
-        if mark == 0 { 0 } else { mark << 32 | u64::from(u32::MAX - node.0) }
+        let tree_key = u64::from(self.tree_key_of(node));
+        if tree_key == 0 { 0 } else { tree_key << 32 | u64::from(u32::MAX - node.0) }
     }
 
-    /// The same among nodes that come in the order they were seen.
+    /// The same for nodes that are compared in index order.
     pub(crate) fn tree_key_of(&self, node: NodeIndex) -> u32 {
         self.tree.entry(node.at())
     }
 
-    /// How many bytes it takes, but for what is kept of reasons.
+    /// Its size in bytes, without cached reasons.
     pub(crate) fn bytes(&self) -> usize {
         let sums: usize = self.sums.iter().map(|sums| sums.by_domain.capacity() * size_of::<u64>()).sum();
         let empty = self.slots_when_empty.as_ref().map_or(0, |(_, slots)| slots.capacity());
@@ -146,21 +147,21 @@ impl ClassIndex {
         size_of::<ClassIndex>() + per_node + sums + self.tree.bytes() + self.scores.bytes()
     }
 
-    /// How many more pods of the class a node takes.
+    /// How many more pods of the class fit on a node.
     pub(crate) fn slots(&self, node: NodeIndex) -> u32 {
         self.slots[node.at()]
     }
 
-    /// How many more pods of the class all nodes take.
+    /// How many more pods of the class fit on all nodes.
     pub(crate) fn slots_total(&self) -> u64 {
         self.slots_total
     }
 
-    /// How many more pods each domain takes, by domain number.
+    /// How many more pods fit in each domain, by domain number.
     pub(crate) fn slots_by_domain(&mut self, topology: TopologyId, cluster: &Cluster) -> &[u64] {
         let domains = cluster.topology(topology);
         if domains.domains().len() == 0 {
-            // Nothing is kept for a key that no node carries: anybody can make up such keys.
+            // Nothing is cached for a key that no node has: users can choose any number of such keys.
             return &[];
         }
         let at = self.sums.iter().position(|sums| sums.topology == topology).unwrap_or_else(|| {
@@ -176,7 +177,7 @@ impl ClassIndex {
         &sums.by_domain
     }
 
-    /// Who refuses a node.
+    /// What refuses a node.
     pub(crate) fn refuser(&self, node: NodeIndex) -> RefusingFilter {
         self.refused_by[node.at()]
     }
@@ -186,45 +187,45 @@ impl ClassIndex {
         self.refuser(node).filter().map(|at| &self.plugins.filters()[at])
     }
 
-    /// The filters and scores that this is the answer of.
+    /// The filters and scores of this index.
     pub(crate) fn plugins(&self) -> &Plugins {
         &self.plugins
     }
 
-    /// The weighted points of each score that applies, by its place in the profile, for a node that takes pods.
+    /// The weighted points of each score that applies, by its position in the profile, for a node with slots.
     pub(crate) fn points(&self, node: NodeIndex, class: &Class, cluster: &Cluster) -> Vec<(usize, i64)> {
         self.scores.points(node, class, cluster)
     }
 
-    /// The sum of all scores of a node that takes pods.
+    /// The total score of a node with slots.
     pub(crate) fn total(&self, node: NodeIndex) -> i64 {
         i64::from(self.tree_key_of(node)) - 1
     }
 
-    /// How many pods of the class each node would take without any pods on it.
+    /// How many pods of the class would fit on each node without any pods on it.
     pub(crate) fn slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> &[u32] {
         let shape = cluster.shape();
-        // A node of which only the name is known, from a pod that is bound to it, takes a place and changes nothing else.
-        let is_current = |(seen, slots): &(u64, Vec<u32>)| *seen == shape && slots.len() == cluster.width();
+        // A node that is only named by a bound pod has a column entry without changing the shape.
+        let is_current = |(version, slots): &(u64, Vec<u32>)| *version == shape && slots.len() == cluster.width();
         if !self.slots_when_empty.as_ref().is_some_and(is_current) {
             let mut slots = vec![0; cluster.width()];
             let open = cluster.indices().filter(|node| !self.refuser(*node).is_static(&self.plugins));
             for batch in batches(open) {
-                let mut found = BatchSlots::unlimited();
-                found.apply_filters(
+                let mut batch_slots = BatchSlots::unlimited();
+                batch_slots.apply_filters(
                     self.plugins.counted_filters(),
                     class,
                     cluster.node_refs(&batch),
                     LoadAssumption::Empty,
                 );
-                batch.iter().zip(found.slots).for_each(|(node, room)| slots[node.at()] = room);
+                batch.iter().zip(batch_slots.slots).for_each(|(node, count)| slots[node.at()] = count);
             }
             self.slots_when_empty = Some((shape, slots));
         }
         self.slots_when_empty.as_ref().map_or(&[], |(_, slots)| slots)
     }
 
-    /// Whether no node took a pod of the class even without any others on it, when that was last looked at.
+    /// Whether no node fits a pod of the class even when empty, as last computed.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.slots_total == 0
             && self.slots_when_empty.as_ref().is_some_and(|(_, slots)| slots.iter().all(|slots| *slots == 0))
@@ -237,8 +238,8 @@ impl ClassIndex {
         self.scores.widen(width);
     }
 
-    /// Asks the filters and scores about nodes: the static ones only if more than their pods changed. `set` writes the
-    /// marks of those that take pods.
+    /// Applies the filters and scores to nodes: the static ones only if more than the nodes' pods changed. `set`
+    /// stores the tree keys of nodes with slots.
     fn evaluate(
         &mut self,
         class: &Class,
@@ -252,60 +253,60 @@ impl ClassIndex {
         }
         let slots = &self.slots;
         self.scores.remove_nodes(nodes.iter().copied().filter(|node| slots[node.at()] > 0));
-        // Of nodes that take pods it is known that nobody refuses them, unless they changed by themselves.
-        let are_known = changed == NodeChangeKind::Pods && nodes.iter().all(|node| slots[node.at()] > 0);
+        // No static filter refuses nodes with slots, unless the nodes themselves changed.
+        let all_open = changed == NodeChangeKind::Pods && nodes.iter().all(|node| slots[node.at()] > 0);
         let still_open;
-        let open = if are_known || (changed == NodeChangeKind::Shape && self.pass_static_filters(class, cluster, nodes))
+        let open = if all_open || (changed == NodeChangeKind::Shape && self.pass_static_filters(class, cluster, nodes))
         {
             nodes
         } else {
             still_open = self.open_nodes(cluster, nodes);
             &*still_open
         };
-        let mut found = BatchSlots::unlimited();
-        found.apply_filters(self.plugins.counted_filters(), class, cluster.node_refs(open), LoadAssumption::Now);
+        let mut batch_slots = BatchSlots::unlimited();
+        batch_slots.apply_filters(self.plugins.counted_filters(), class, cluster.node_refs(open), LoadAssumption::Now);
         if cluster.enforces_reservation() {
-            found.apply_reservation(class, &self.plugins, cluster, open);
+            batch_slots.apply_reservation(class, &self.plugins, cluster, open);
         }
-        let (mut some_taking, mut some_fresh) = (Batch::default(), Batch::default());
-        let all_take = !has_zero(&found.slots[..open.len()]);
-        for ((node, now), refuser) in open.iter().zip(found.slots).zip(found.refusers) {
+        let (mut feasible_batch, mut new_batch) = (Batch::default(), Batch::default());
+        let all_feasible = !has_zero(&batch_slots.slots[..open.len()]);
+        for ((node, now), refuser) in open.iter().zip(batch_slots.slots).zip(batch_slots.refusers) {
             let before = self.slots[node.at()];
             if before == 0 || now == 0 {
                 self.refused_by[node.at()] = refuser;
             }
             self.set_slots(cluster, *node, now);
-            if now > 0 && !all_take {
-                some_taking.push(*node);
+            if now > 0 && !all_feasible {
+                feasible_batch.push(*node);
             }
             if now > 0 && before == 0 && changed == NodeChangeKind::Pods {
-                some_fresh.push(*node);
+                new_batch.push(*node);
             }
         }
-        let taking = if all_take { open } else { &*some_taking };
-        // A node that took no pods has no marks that could have been kept.
-        let fresh = if changed == NodeChangeKind::Shape { taking } else { &*some_fresh };
-        // Read for all before the first is written: the processor then waits for memory once, not for each.
-        let mut marks = [0; BATCH];
-        marks.iter_mut().zip(taking).for_each(|(mark, node)| *mark = self.tree_key_of(*node));
+        let feasible = if all_feasible { open } else { &*feasible_batch };
+        // A node that had no slots has no cached scores.
+        let new = if changed == NodeChangeKind::Shape { feasible } else { &*new_batch };
+        // All keys are read before the first is written: the processor then waits for memory once, not for each node.
+        let mut keys = [0; BATCH];
+        keys.iter_mut().zip(feasible).for_each(|(key, node)| *key = self.tree_key_of(*node));
         let mut totals = [0; BATCH];
-        self.scores.add_nodes(class, cluster.node_refs(taking), cluster.node_refs(fresh), &mut totals);
-        for ((node, before), total) in taking.iter().zip(marks).zip(totals) {
-            let mark = tree_key(total);
-            if mark != before {
-                set(&mut self.tree, *node, mark);
+        self.scores.add_nodes(class, cluster.node_refs(feasible), cluster.node_refs(new), &mut totals);
+        for ((node, before), total) in feasible.iter().zip(keys).zip(totals) {
+            let key = tree_key(total);
+            if key != before {
+                set(&mut self.tree, *node, key);
             }
         }
     }
 
-    /// Asks the static filters, and says whether they refuse none of the nodes.
+    /// Applies the static filters. Returns whether they refuse none of the nodes.
     fn pass_static_filters(&mut self, class: &Class, cluster: &Cluster, nodes: &[NodeIndex]) -> bool {
         let refusers = static_refusers(&self.plugins, class, cluster, nodes);
         nodes.iter().zip(refusers).for_each(|(node, refuser)| self.refused_by[node.at()] = refuser);
         refusers[..nodes.len()].iter().all(|refuser| *refuser == RefusingFilter::NONE)
     }
 
-    /// The nodes that no static filter refuses, as far as was last asked.
+    /// The nodes that no static filter refused when last evaluated.
     fn open_nodes(&mut self, cluster: &Cluster, nodes: &[NodeIndex]) -> Batch {
         let mut open = Batch::default();
         for node in nodes {
@@ -318,7 +319,7 @@ impl ClassIndex {
         open
     }
 
-    /// How many pods a node takes from now on. One that takes some is to be marked.
+    /// Sets the slots of a node. The caller must set the tree key of a node with slots.
     #[inline(always)]
     fn set_slots(&mut self, cluster: &Cluster, node: NodeIndex, now: u32) {
         let before = std::mem::replace(&mut self.slots[node.at()], now);
@@ -338,51 +339,51 @@ impl ClassIndex {
         let moved = |sum: u64| sum + u64::from(now) - u64::from(before);
         for sums in &mut self.sums {
             let topology = cluster.topology(sums.topology);
-            // Sums of an older version are made anew when they are asked for.
+            // Sums of an older version are computed again on the next read.
             if let Some(domain) = topology.domain_of(node).filter(|_| topology.version() == sums.version) {
                 sums.by_domain[domain.at()] = moved(sums.by_domain[domain.at()]);
             }
         }
     }
 
-    /// Reckons all totals anew where those of nodes that did not change are no longer right.
+    /// Computes all totals again if those of unchanged nodes are no longer valid.
     fn renormalize_if_needed(&mut self, class: &Class, cluster: &Cluster) -> bool {
         if !self.scores.needs_renormalization() {
             return false;
         }
-        let mut marks = vec![0; self.slots.len()];
+        let mut keys = vec![0; self.slots.len()];
         let open = cluster.indices().filter(|node| self.slots[node.at()] > 0);
-        let told = |node: NodeIndex, total| marks[node.at()] = tree_key(total);
-        self.scores.renormalize(class, cluster, batches(open), told);
-        self.tree = Tournament::of(&marks);
+        let set_total = |node: NodeIndex, total| keys[node.at()] = tree_key(total);
+        self.scores.renormalize(class, cluster, batches(open), set_total);
+        self.tree = Tournament::of(&keys);
         true
     }
 
-    /// Everything an index promises about the cluster, in a form two indexes can be compared by.
+    /// Everything an index guarantees about the cluster, in a form that two indexes can be compared by.
     #[cfg(test)]
     fn debug_state(&mut self, topologies: &[TopologyId], cluster: &Cluster) -> String {
-        let marks: Vec<_> = cluster.indices().map(|node| self.tree_key_of(node)).collect();
+        let keys: Vec<_> = cluster.indices().map(|node| self.tree_key_of(node)).collect();
         let sums: Vec<_> = topologies.iter().map(|id| self.slots_by_domain(*id, cluster).to_vec()).collect();
         let (best, total, raws) = (self.tree.best(), self.slots_total, self.scores.debug_state());
-        format!("{:?} {:?} {total} {raws} {marks:?} {best:?} {sums:?}", self.refused_by, self.slots)
+        format!("{:?} {:?} {total} {raws} {keys:?} {best:?} {sums:?}", self.refused_by, self.slots)
     }
 
-    /// Panics unless this index, having caught up, equals one made anew.
+    /// Panics unless this index, brought up to date, equals a newly built one.
     #[cfg(test)]
     pub(crate) fn assert_fresh(&mut self, class: &Class, cluster: &Cluster) {
         let topologies: Vec<_> = self.sums.iter().map(|sums| sums.topology).collect();
-        let fresh = ClassIndex::of(class, Arc::clone(&self.plugins), cluster).debug_state(&topologies, cluster);
-        assert_eq!(self.debug_state(&topologies, cluster), fresh);
+        let rebuilt = ClassIndex::of(class, Arc::clone(&self.plugins), cluster).debug_state(&topologies, cluster);
+        assert_eq!(self.debug_state(&topologies, cluster), rebuilt);
     }
 }
 
-/// The place of a total in the tree; never 0, which means that a node takes no pods.
+/// The tree key of a total; never 0, which means that a node has no slots.
 fn tree_key(total: i64) -> u32 {
-    // Negative scores do not exist, but a mark is kept positive whatever comes.
+    // Negative scores do not exist, but a key must be positive for any total.
     total.clamp(0, i64::from(i32::MAX)) as u32 + 1
 }
 
-/// What filters leave of the nodes of a batch, and which of them leaves nothing.
+/// The slots that filters leave on the nodes of a batch, and the filter that leaves none.
 struct BatchSlots {
     slots: [u32; BATCH],
     refusers: [RefusingFilter; BATCH],
@@ -397,22 +398,22 @@ impl BatchSlots {
         (self.slots[at], self.refusers[at]) = (0, refuser);
     }
 
-    /// Leaves alone what is kept free. A hold comes last: it says nothing about whether the node would do.
+    /// Subtracts reserved capacity. It comes last, because it says nothing about whether the node suits the class.
     fn apply_reservation(&mut self, class: &Class, plugins: &Plugins, cluster: &Cluster, nodes: &[NodeIndex]) {
-        // How much is kept free of what a filter of somebody's own counts is not known: there nothing may be taken.
+        // How much is reserved of what a custom filter counts is unknown, so such a node cannot be shared.
         let may_share = plugins.counts_only_usage();
         for (at, node) in nodes.iter().enumerate() {
-            let (had, room) = (self.slots[at], cluster.slots_beside_reservation(*node, &class.usage));
-            if room < NO_LIMIT && had > 0 {
-                self.slots[at] = had.min(room);
-                if room == 0 || !may_share {
+            let (slots, unreserved) = (self.slots[at], cluster.slots_beside_reservation(*node, &class.usage));
+            if unreserved < NO_LIMIT && slots > 0 {
+                self.slots[at] = slots.min(unreserved);
+                if unreserved == 0 || !may_share {
                     self.refuse(at, RefusingFilter::RESERVATION);
                 }
             }
         }
     }
 
-    /// Asks these filters, each with its place in the profile.
+    /// Applies these filters, each given with its position in the profile.
     fn apply_filters<'a>(
         &mut self,
         filters: impl Iterator<Item = (usize, &'a Arc<dyn Filter>)>,
@@ -421,24 +422,24 @@ impl BatchSlots {
         load: LoadAssumption,
     ) {
         let count = nodes.nodes.len();
-        for (place, filter) in filters {
+        for (position, filter) in filters {
             filter.limit_slots(class, nodes, load, &mut self.slots[..count]);
-            // Mostly a filter refuses none of them.
+            // Usually a filter refuses none of them.
             if !has_zero(&self.slots[..count]) {
                 continue;
             }
             for (slots, refuser) in self.slots[..count].iter().zip(&mut self.refusers) {
                 if *slots == 0 && *refuser == RefusingFilter::NONE {
-                    *refuser = RefusingFilter(place as u8);
+                    *refuser = RefusingFilter(position as u8);
                 }
             }
         }
     }
 }
 
-/// Looks at all of them, which is quicker than to look whether one was found after each.
+/// Reads all entries, which is faster than stopping at the first zero.
 fn has_zero(slots: &[u32]) -> bool {
-    slots.iter().fold(false, |found, slots| found | (*slots == 0))
+    slots.iter().fold(false, |has_zero, slots| has_zero | (*slots == 0))
 }
 
 fn static_refusers(
@@ -447,12 +448,12 @@ fn static_refusers(
     cluster: &Cluster,
     nodes: &[NodeIndex],
 ) -> [RefusingFilter; BATCH] {
-    let mut rooms = BatchSlots::unlimited();
+    let mut batch_slots = BatchSlots::unlimited();
     for (at, node) in nodes.iter().enumerate() {
         if !cluster.node(*node).present {
-            rooms.refuse(at, RefusingFilter::ABSENT_NODE);
+            batch_slots.refuse(at, RefusingFilter::ABSENT_NODE);
         }
     }
-    rooms.apply_filters(plugins.static_filters(), class, cluster.node_refs(nodes), LoadAssumption::Now);
-    rooms.refusers
+    batch_slots.apply_filters(plugins.static_filters(), class, cluster.node_refs(nodes), LoadAssumption::Now);
+    batch_slots.refusers
 }

@@ -1,50 +1,49 @@
-//! Decides where the pods of a group go.
+//! Decides on which nodes the pods of a group run.
 //!
-//! In: changes of pods, nodes and PodGroups (`observe`), the time (`next`), what became of a bind (`settled`).
-//! Out: one [`Decision`] at a time: bind these pods to these nodes, or wait, with reasons, or release pods of a gang
-//! that was left half bound, or of a node that was given too many.
-//! Promises: same input, same output. A decision brings a gang to its `minCount` or binds none of it. No node is
-//! over-committed by a decision. All pods of a group with a topology key go to one domain of that key.
+//! In: changes of pods, nodes and PodGroups (`observe`), the time (`next`), results of binds (`settled`).
+//! Out: one [`Decision`] at a time: bind these pods to these nodes, wait with a refusal, or release pods of a
+//! half-bound gang or of an over-committed node.
+//! Promises: same input, same output. A decision brings a gang to its `minCount` or binds none of its pods. No
+//! decision over-commits a node. All pods of a group with a topology key are placed in one domain of that key.
 //! Never: reads a clock, talks to the API server, spawns a task.
 //!
-//! Ties between nodes of equal score go to the node that was seen first; ties between domains to the smaller value.
+//! Of nodes with equal score, the one observed first wins. Of equal domains, the one with the smaller value wins.
 
-pub mod decision; // the words of this room: what comes in, what goes out
+pub mod decision; // the types of inputs and outputs
 pub mod state; // the state machine: observe, next, settled
 mod cycle; // one decision from start to end; read this next
-mod queue; // who is next
-mod groups; // groups and who belongs to them
-mod pods; // pods as the core keeps them, and where each one stands
-mod demand; // what a unit asks for: classes, counts, domain
-mod cluster; // what the cluster looks like, kept up to date
-pub mod declarations; // holds what a filter declares against what it does
-pub mod survey; // what every filter and score says, for one pod
-pub mod profile; // which filters and scores judge a pod
-mod plugins; // a profile made ready
-mod classes; // pods that are alike
+mod queue; // which unit is decided next
+mod groups; // groups and their members
+mod pods; // pods as the core stores them, and the stage of each
+mod demand; // what a unit requests: classes, counts, domain
+mod cluster; // the cluster in memory, kept up to date
+pub mod declarations; // checks what a filter declares against what it does
+pub mod survey; // the verdict of every filter and score for one pod
+pub mod profile; // which filters and scores apply to a pod
+mod plugins; // a profile prepared for use
+mod classes; // pods that are equal in every field that is read
 mod reads; // what filters and scores read of a pod
-mod cluster_events; // what can turn a "no" into "yes"
-mod requests; // what one pod takes from its node
-mod filters; // where a class may go, and how often
-mod scores; // where it had better go
+mod cluster_events; // which changes can turn a "no" into a "yes"
+mod requests; // what one pod uses of its node
+mod filters; // how many pods of a class fit on a node
+mod scores; // which of those nodes are preferred
 mod index; // where a class fits, kept up to date
-mod tournament; // the best of many, again and again
-mod slots; // how many fit, per topology domain
-mod place; // puts a group's pods on nodes, tentatively
-mod search; // pods of several classes: finds a way where there is one
-mod overcommit; // who has to leave a node that was given too many
-mod timers; // things to look at again after a while
-mod reservation; // which nodes to keep free for a group that is passed over
-mod reasons; // counts who refused
-pub mod refusal; // a "no", and its words
-pub mod remedies; // what would turn it into a yes, in words
-mod remedy_search; // looks for ways out
+mod tournament; // repeatedly finds the best of many
+mod slots; // how many pods fit, per topology domain
+mod place; // places a group's pods on nodes, tentatively
+mod search; // complete search for units of several classes
+mod overcommit; // which pods must leave an over-committed node
+mod timers; // checks that are due after a pause
+mod reservation; // which nodes to reserve for a starved group
+mod reasons; // counts refusing filters
+pub mod refusal; // why a unit does not fit, and its message
+pub mod remedies; // changes that would let a unit fit, and their text
+mod remedy_search; // searches for remedies
 mod removal_overlay; // a cluster without some of its pods
-pub mod placement_report; // why pods are where they are
-pub mod explanation; // all that can be said about a unit, and the queue
-mod names; // strings as numbers
-mod compact_timestamp; // times in little room
-
+pub mod placement_report; // why pods are on their nodes
+pub mod explanation; // everything the core reports about a unit, and the queue
+mod names; // strings interned as numbers
+mod compact_timestamp; // timestamps in eight bytes
 #[cfg(test)]
 mod tests;
 

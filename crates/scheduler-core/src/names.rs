@@ -1,23 +1,23 @@
-//! Strings as numbers: label keys and values, node names, resource names. Comparing them is then one instruction.
+//! Strings interned as numbers: label keys and values, node names, resource names. Comparing them is one instruction.
 
 use std::sync::Arc;
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-/// Stands for a string. Equal ids mean equal strings; the order of ids means nothing but is the same in every run.
+/// Identifies a string. Equal ids mean equal strings. The order of ids has no meaning but is the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NameId(u32);
 
 impl NameId {
     /// The empty string.
     pub(crate) const EMPTY: NameId = NameId(0);
-    /// Key of the taint that a cordoned node counts as having.
+    /// Key of the taint that a cordoned node is treated as having.
     pub(crate) const UNSCHEDULABLE_TAINT: NameId = NameId(1);
 }
 
-/// The strings seen so far. They are never forgotten: a cluster has few distinct labels, and a node's name costs
-/// some fifty bytes.
+/// The strings observed so far. They are never removed: a cluster has few distinct labels, and a node's name costs
+/// about fifty bytes.
 #[derive(Debug)]
 pub(crate) struct NameTable {
     texts: IndexSet<Arc<str>, FxBuildHasher>,
@@ -31,7 +31,7 @@ impl Default for NameTable {
 }
 
 impl NameTable {
-    /// The id of `text`, new if it was never seen.
+    /// The id of `text`, new if it was never observed.
     pub(crate) fn intern(&mut self, text: &str) -> NameId {
         let at = match self.texts.get_index_of(text) {
             Some(at) => at,
@@ -40,13 +40,13 @@ impl NameTable {
         NameId(u32::try_from(at).expect("fewer than four billion distinct strings"))
     }
 
-    /// The id of `text`, if it was ever seen.
+    /// The id of `text`, if it was ever observed.
     pub(crate) fn get(&self, text: &str) -> Option<NameId> {
         self.texts.get_index_of(text).map(|at| NameId(at as u32))
     }
 
     /// The string behind an id.
     pub(crate) fn text(&self, id: NameId) -> &Arc<str> {
-        self.texts.get_index(id.0 as usize).expect("an id is handed out only with its string")
+        self.texts.get_index(id.0 as usize).expect("an id is created only with its string")
     }
 }

@@ -1,7 +1,7 @@
-//! Who has to leave a node that was given more pods than it has room for. Pure.
+//! Which pods must leave an over-committed node. Pure.
 //!
-//! On a server that looks at no bind two schedulers may both give away the same room. Whoever was bound beyond what there
-//! is makes way; whoever came first keeps its place, and a gang counts as one that came when its first pod did.
+//! On a server that does not check binds, two schedulers may both use the same capacity. The pods that were bound
+//! beyond it are released. Pods that were bound earlier stay, and a gang counts as bound when its first pod was.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,16 +12,16 @@ use crate::cluster::{Cluster, NodeIndex, ResourceId};
 use crate::filters::NodeResourcesFit;
 use crate::requests::Usage;
 
-/// A node whose pods ask for more of something than there is.
+/// A node whose pods request more of a resource than it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overcommit {
     /// The node.
     pub node: String,
-    /// What is short: `cpu`, `nvidia.com/gpu`, or `pods`.
+    /// The resource that is exceeded: `cpu`, `nvidia.com/gpu`, or `pods`.
     pub resource: String,
-    /// What its pods ask for together; thousandths of a CPU, otherwise whole units.
+    /// What its pods request together; thousandths of a CPU, otherwise whole units.
     pub requested: i64,
-    /// What there is.
+    /// What the node has.
     pub allocatable: i64,
 }
 
@@ -30,11 +30,11 @@ impl fmt::Display for Overcommit {
         let Overcommit { node, resource, requested, allocatable } = self;
         let [requested, allocatable] =
             [requested, allocatable].map(|amount| requests::format_amount(resource, *amount));
-        write!(f, "node {node} has {allocatable} {resource}, and its pods ask for {requested}")
+        write!(f, "node {node} has {allocatable} {resource}, and its pods request {requested}")
     }
 }
 
-/// What of a node is taken by those of its pods that were counted.
+/// The usage of a node by those of its pods that were counted.
 #[derive(Debug)]
 pub(crate) struct NodeUsage<'a> {
     cluster: &'a Cluster,
@@ -43,7 +43,7 @@ pub(crate) struct NodeUsage<'a> {
     requested: BTreeMap<ResourceId, i64>,
 }
 
-/// Something of which there is not enough.
+/// A resource that is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingResource {
     /// The node allows no more pods.
@@ -52,7 +52,7 @@ pub(crate) enum MissingResource {
 }
 
 impl<'a> NodeUsage<'a> {
-    /// Nothing is taken yet.
+    /// No pods counted yet.
     pub(crate) fn of(cluster: &'a Cluster, node: NodeIndex) -> NodeUsage<'a> {
         NodeUsage { cluster, node, pods_count: 0, requested: BTreeMap::new() }
     }
@@ -66,31 +66,31 @@ impl<'a> NodeUsage<'a> {
         }
     }
 
-    /// What there is not enough of for one more pod that is judged by `fit`.
+    /// What is missing for one more pod under `fit`.
     pub(crate) fn missing_for(&self, usage: &Usage, fit: &NodeResourcesFit) -> Option<MissingResource> {
         if self.pods_count >= self.cluster.pods_allowed(self.node) {
             return Some(MissingResource::Pods);
         }
         let counted = |(resource, _): &&(ResourceId, i64)| fit.counts(*resource, self.cluster.node_ref(self.node));
-        let mut asked = usage.requests.iter().filter(counted);
-        let lacking = asked
-            .find(|(resource, amount)| self.taken(*resource).saturating_add(*amount) > self.allocatable(*resource));
-        lacking.map(|(resource, _)| MissingResource::Resource(*resource))
+        let mut requested = usage.requests.iter().filter(counted);
+        let missing = requested
+            .find(|(resource, amount)| self.requested(*resource).saturating_add(*amount) > self.allocatable(*resource));
+        missing.map(|(resource, _)| MissingResource::Resource(*resource))
     }
 
-    /// The node in these terms.
-    pub(crate) fn overcommit(&self, short: MissingResource) -> Overcommit {
-        let (resource, requested, allocatable) = match short {
+    /// Describes the node's over-commit of a resource.
+    pub(crate) fn overcommit(&self, missing: MissingResource) -> Overcommit {
+        let (resource, requested, allocatable) = match missing {
             MissingResource::Pods => ("pods", self.pods_count, self.cluster.pods_allowed(self.node)),
             MissingResource::Resource(resource) => {
-                (self.cluster.resource_name(resource), self.taken(resource), self.allocatable(resource))
+                (self.cluster.resource_name(resource), self.requested(resource), self.allocatable(resource))
             }
         };
         let (node, resource) = (self.cluster.node_name(self.node).to_owned(), resource.to_owned());
         Overcommit { node, resource, requested, allocatable }
     }
 
-    fn taken(&self, resource: ResourceId) -> i64 {
+    fn requested(&self, resource: ResourceId) -> i64 {
         self.requested.get(&resource).copied().unwrap_or(0)
     }
 
@@ -104,22 +104,22 @@ impl<'a> NodeUsage<'a> {
 pub(crate) struct ReleaseCandidate<'a, T> {
     pub(crate) id: T,
     pub(crate) usage: &'a Usage,
-    /// How it is judged whether it fits.
+    /// The filter that decides whether it fits.
     pub(crate) fit: &'a NodeResourcesFit,
 }
 
-/// Those of the suspects that do not fit beside whom `ledger` counts, and what each is short of. `suspects` stand in the
-/// order they came: each keeps its place unless those before it left too little.
+/// The candidates that do not fit beside the pods in `usage_so_far`, and what each lacks. `candidates` are in the
+/// order of their binds: each stays unless those before it left too little.
 pub(crate) fn pods_to_release<'a, T>(
-    mut ledger: NodeUsage<'_>,
-    suspects: impl IntoIterator<Item = ReleaseCandidate<'a, T>>,
+    mut usage_so_far: NodeUsage<'_>,
+    candidates: impl IntoIterator<Item = ReleaseCandidate<'a, T>>,
 ) -> Vec<(T, MissingResource)> {
-    let mut leave = Vec::new();
-    for ReleaseCandidate { id: who, usage, fit } in suspects {
-        match ledger.missing_for(usage, fit) {
-            None => ledger.take(usage),
-            Some(short) => leave.push((who, short)),
+    let mut released = Vec::new();
+    for ReleaseCandidate { id, usage, fit } in candidates {
+        match usage_so_far.missing_for(usage, fit) {
+            None => usage_so_far.take(usage),
+            Some(missing) => released.push((id, missing)),
         }
     }
-    leave
+    released
 }

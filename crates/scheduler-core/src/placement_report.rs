@@ -1,7 +1,8 @@
-//! Why pods are where they are: which domains and nodes could take them, and what the chosen ones had over the next best.
+//! Why pods are on their nodes: which domains and nodes were feasible, and what the chosen ones had over the next
+//! best.
 //!
-//! This is worked out with the pods taken off their nodes, so it tells how the choice looks on the cluster as it is at
-//! that moment. Right after the decision that is how it looked then; later others may have come and gone.
+//! The report is computed on the current cluster with the pods removed from their nodes. Right after the decision
+//! that is what the decision was based on; later, other pods may have come and gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,50 +17,51 @@ use crate::index::ClassIndex;
 use crate::removal_overlay::{PlacedUsages, RemovalOverlay};
 use crate::slots::{self, Region};
 
-/// How many of the chosen nodes are told with their points.
+/// How many of the chosen nodes are listed with their points.
 const MAX_NODES: usize = 5;
 
-/// Why the pods of a unit are where they are.
+/// Why the pods of a unit are on their nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementReport {
-    /// How many pods it is about.
+    /// The number of pods.
     pub pods_count: usize,
-    /// Why this domain, where the group has to share one.
+    /// Why this domain, for a group with a topology key.
     pub domain: Option<DomainChoice>,
-    /// The domain in which all pods of the group have to be.
+    /// The domain that all pods of the group must share.
     pub within: Option<ChosenDomain>,
-    /// The nodes with the highest scores among the chosen ones, for pods of every size: first those of the most pods.
+    /// The chosen nodes with the highest scores, for pods of every class: those of the class with the most pods
+    /// first.
     pub nodes: Vec<NodeChoice>,
-    /// How many were chosen.
+    /// The number of chosen nodes.
     pub nodes_count: usize,
-    /// How many nodes could take one of the pods.
+    /// How many nodes were feasible for one of the pods.
     pub feasible_count: usize,
     /// The best node that was not chosen.
     pub next_best: Option<NodeChoice>,
-    /// The score in which the best of the chosen nodes is most ahead of the next best; none where none is ahead.
+    /// The score by which the best chosen node is most ahead of the next best; none if it is not ahead.
     pub decided_by: Option<String>,
-    /// When this was worked out, if that was right after the decision. Otherwise it is from the cluster as it is now.
+    /// When the report was computed, if right after the decision. Otherwise it describes the current cluster.
     pub recorded_at: Option<Timestamp>,
 }
 
-/// A domain beside the others.
+/// The chosen domain compared with the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainChoice {
     /// The topology key.
     pub key: String,
     /// The chosen value.
     pub value: String,
-    /// How many of the pods fit there, and how many more would.
+    /// How well the pods fit there.
     pub fit: DomainFit,
-    /// How many domains there are.
+    /// The number of domains.
     pub domains_count: usize,
-    /// How many of them could take all these pods.
+    /// In how many of them all these pods fit.
     pub feasible_count: usize,
     /// The next best.
     pub next_best: Option<(String, DomainFit)>,
 }
 
-/// What domains are compared by: more pods of the group, then fewer slots left over.
+/// The criteria of domains: more pods of the group, then fewer slots left over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainFit {
     /// How many of the pods fit.
@@ -75,14 +77,14 @@ pub struct NodeChoice {
     pub node: String,
     /// How many of the pods are on it.
     pub pods_count: usize,
-    /// The sum of its points. 0 where it takes no such pod any more.
+    /// The sum of its points; 0 if no such pod fits any more.
     pub total: i64,
     /// The weighted points of each score that applies.
     pub points: Vec<(String, i64)>,
 }
 
 impl PlacementReport {
-    /// In words, a line each.
+    /// As text, one line each.
     pub fn lines(&self, unit: &Unit) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(domain) = &self.domain {
@@ -90,17 +92,20 @@ impl PlacementReport {
         }
         let pods = if self.pods_count == 1 { "1 pod".to_owned() } else { format!("{} pods", self.pods_count) };
         let region = self.within.as_ref().map(|domain| format!(" in {}", domain.text())).unwrap_or_default();
-        let could = format!("{} could take one", self.feasible_count);
-        let lone = matches!(unit, Unit::Pod(_)) || self.nodes_count == 1;
+        let feasible = match self.feasible_count {
+            1 => format!("1 node{region} was feasible"),
+            count => format!("{count} nodes{region} were feasible"),
+        };
+        let is_one_node = matches!(unit, Unit::Pod(_)) || self.nodes_count == 1;
         lines.push(match self.nodes.first() {
-            Some(node) if lone => format!("{pods} on node {}; of the nodes{region} {could}", node.node),
-            _ => format!("{pods} on {} nodes; of the nodes{region} {could}", self.nodes_count),
+            Some(node) if is_one_node => format!("{pods} on node {}; {feasible}", node.node),
+            _ => format!("{pods} on {} nodes; {feasible}", self.nodes_count),
         });
         lines.extend(self.nodes.iter().map(|node| format!("  {}", node.text())));
         lines.extend(self.next_best.as_ref().map(|next| format!("  {}", self.next_best_text(next))));
         lines.push(match self.recorded_at {
-            Some(_) => "this is how it looked right after the decision".to_owned(),
-            None => "worked out anew: this is how it looks on the cluster as it is now".to_owned(),
+            Some(_) => "recorded right after the decision".to_owned(),
+            None => "computed on the current cluster".to_owned(),
         });
         lines
     }
@@ -111,37 +116,37 @@ impl PlacementReport {
     fn next_best_text(&self, next: &NodeChoice) -> String {
         let best = self.nodes.first().map_or(i64::MIN, |best| best.total);
         if next.total > best {
-            let why = match self.recorded_at {
-                Some(_) => "all pods had to find room together",
+            let reason = match self.recorded_at {
+                Some(_) => "all pods had to fit together",
                 None => "the cluster has changed since they were placed",
             };
-            return format!("scores higher, but was not chosen: {}; {why}", next.text());
+            return format!("scores higher, but was not chosen: {}; {reason}", next.text());
         }
-        let why = match &self.decided_by {
+        let reason = match &self.decided_by {
             Some(plugin) if next.total < best => format!("{plugin} made the difference"),
-            _ => "no score made a difference: among equals the node that was seen first is taken".to_owned(),
+            _ => "equal scores: the node observed first is chosen".to_owned(),
         };
-        format!("next best: {}; {why}", next.text())
+        format!("next best: {}; {reason}", next.text())
     }
 }
 
 impl DomainChoice {
     fn text(&self, pods_count: usize) -> String {
-        let DomainChoice { key, value, fit: room, domains_count, feasible_count, next_best } = self;
+        let DomainChoice { key, value, fit, domains_count, feasible_count, next_best } = self;
         let next = next_best.as_ref().map(|(value, next)| {
-            let place = if next.is_preferred_to(room) { "would come first now" } else { "next best" };
-            format!("; {place}: {value} ({})", next.text())
+            let rank = if next.is_preferred_to(fit) { "would be chosen now" } else { "next best" };
+            format!("; {rank}: {value} ({})", next.text())
         });
         format!(
-            "in {key}={value}: {feasible_count} of {domains_count} domains could take all {pods_count}; chosen: {}{}",
-            room.text(),
+            "in {key}={value}: {feasible_count} of {domains_count} domains had capacity for all {pods_count}; chosen: {}{}",
+            fit.text(),
             next.unwrap_or_default()
         )
     }
 }
 
 impl DomainFit {
-    /// Whether it is preferred to the other: it takes more of the pods, or as many and has less left over.
+    /// Whether it is preferred to the other: more of the pods fit, or as many with fewer slots left over.
     fn is_preferred_to(self, other: &DomainFit) -> bool {
         (self.fits_count, other.spare_count) > (other.fits_count, self.spare_count)
     }
@@ -158,50 +163,50 @@ impl NodeChoice {
             1 => ", 1 pod".to_owned(),
             count => format!(", {count} pods"),
         };
-        let told = self.points.iter().filter(|(_, points)| *points != 0);
-        let points: Vec<String> = told.map(|(name, points)| format!("{name} {points}")).collect();
+        let nonzero = self.points.iter().filter(|(_, points)| *points != 0);
+        let points: Vec<String> = nonzero.map(|(name, points)| format!("{name} {points}")).collect();
         let points = if points.is_empty() { String::new() } else { format!(" ({})", points.join(", ")) };
         format!("{}{pods}: score {}{points}", self.node, self.total)
     }
 }
 
-/// Pods of one class that have their nodes.
+/// The nodes of the placed pods of one class.
 pub(crate) struct PlacedClass {
     pub(crate) class: ClassId,
     pub(crate) nodes: Vec<NodeIndex>,
 }
 
-/// Works out why pods are where they are. `topology`: the key of which they have to share a domain, which
-/// was chosen for `coming_count` pods more. `spots` are the same
-/// pods with what they take. Leaves everything as it was.
+/// Computes reason pods are on their nodes. `topology`: the key of the domain they must share, which was chosen with
+/// `coming_count` more pods in mind. `usages` are the same pods with their usage. Changes nothing.
 pub(crate) fn build(
     unit: &Unit,
-    lots: &[PlacedClass],
-    spots: &PlacedUsages,
+    classes_placed: &[PlacedClass],
+    usages: &PlacedUsages,
     (topology, coming_count): (Option<TopologyId>, usize),
     cluster: &mut Cluster,
     classes: &mut Classes,
 ) -> Option<PlacementReport> {
-    let largest = lots.iter().min_by_key(|lot| std::cmp::Reverse(lot.nodes.len()))?;
-    let mut absence = RemovalOverlay::of(spots, cluster);
-    let cluster = &*absence.cluster();
+    let largest = classes_placed.iter().min_by_key(|placed| std::cmp::Reverse(placed.nodes.len()))?;
+    let mut overlay = RemovalOverlay::of(usages, cluster);
+    let cluster = &*overlay.cluster();
     let region = topology.and_then(|topology| {
         let domain = cluster.topology(topology).domain_of(*largest.nodes.first()?)?;
         Some(Region::Domain(topology, domain))
     });
-    let domain = region.and_then(|region| domain_choice(unit, lots, (region, coming_count), cluster, classes));
+    let domain =
+        region.and_then(|region| domain_choice(unit, classes_placed, (region, coming_count), cluster, classes));
     let (class, index) = classes.with_current_index(largest.class, cluster);
     let mut counts: BTreeMap<NodeIndex, usize> = BTreeMap::new();
-    lots.iter().flat_map(|lot| &lot.nodes).for_each(|node| *counts.entry(*node).or_default() += 1);
+    classes_placed.iter().flat_map(|placed| &placed.nodes).for_each(|node| *counts.entry(*node).or_default() += 1);
     let region = region.unwrap_or(Region::Everywhere);
     let feasible: Vec<NodeIndex> =
         cluster.indices().filter(|node| region.contains(*node, cluster) && index.slots(*node) > 0).collect();
     let others = feasible.iter().filter(|node| !counts.contains_key(node));
     let next_best = others.max_by_key(|node| index.key(**node)).map(|node| choice(*node, 0, class, index, cluster));
     let feasible_count = feasible.len();
-    let nodes = chosen_nodes(lots, &counts, cluster, classes);
+    let nodes = chosen_nodes(classes_placed, &counts, cluster, classes);
     Some(PlacementReport {
-        pods_count: lots.iter().map(|lot| lot.nodes.len()).sum(),
+        pods_count: classes_placed.iter().map(|placed| placed.nodes.len()).sum(),
         domain,
         within: region.chosen_domain(cluster),
         decided_by: nodes.first().zip(next_best.as_ref()).and_then(|(best, next)| deciding_score(best, next)),
@@ -213,37 +218,37 @@ pub(crate) fn build(
     })
 }
 
-/// The chosen nodes with the highest scores, each by the class of pods for which it is told. Every class has its turn, the
-/// one of the most pods first, so that the node of a leader is told beside those of many workers.
+/// The chosen nodes with the highest scores, each scored for one class of pods. The classes alternate, the one with
+/// the most pods first, so that the node of a leader is listed beside those of many workers.
 fn chosen_nodes(
-    lots: &[PlacedClass],
+    classes_placed: &[PlacedClass],
     counts: &BTreeMap<NodeIndex, usize>,
     cluster: &Cluster,
     classes: &mut Classes,
 ) -> Vec<NodeChoice> {
-    let mut by_count: Vec<&PlacedClass> = lots.iter().collect();
-    by_count.sort_by_key(|lot| std::cmp::Reverse(lot.nodes.len()));
-    let ranked = by_count.iter().map(|lot| {
-        let (_, index) = classes.with_current_index(lot.class, cluster);
-        let mut nodes = lot.nodes.clone();
+    let mut by_count: Vec<&PlacedClass> = classes_placed.iter().collect();
+    by_count.sort_by_key(|placed| std::cmp::Reverse(placed.nodes.len()));
+    let ranked = by_count.iter().map(|placed| {
+        let (_, index) = classes.with_current_index(placed.class, cluster);
+        let mut nodes = placed.nodes.clone();
         nodes.sort_by_key(|node| (std::cmp::Reverse(index.key(*node)), *node));
         nodes.dedup();
         nodes
     });
     let ranked: Vec<Vec<NodeIndex>> = ranked.collect();
     let rounds = ranked.iter().map(Vec::len).max().unwrap_or(0);
-    let turns = (0..rounds).flat_map(|round| (0..ranked.len()).map(move |lot| (lot, round)));
-    let mut told: Vec<(usize, usize, NodeIndex)> = Vec::new();
-    for (lot, round) in turns {
-        let new = ranked[lot].get(round).filter(|node| told.iter().all(|(_, _, known)| known != *node));
-        told.extend(new.map(|node| (lot, round, *node)));
-        if told.len() == MAX_NODES {
+    let candidates = (0..rounds).flat_map(|round| (0..ranked.len()).map(move |class| (class, round)));
+    let mut listed: Vec<(usize, usize, NodeIndex)> = Vec::new();
+    for (class, round) in candidates {
+        let new = ranked[class].get(round).filter(|node| listed.iter().all(|(_, _, other)| other != *node));
+        listed.extend(new.map(|node| (class, round, *node)));
+        if listed.len() == MAX_NODES {
             break;
         }
     }
-    told.sort_unstable();
-    let choices = told.into_iter().map(|(lot, _, node)| {
-        let (class, index) = classes.with_current_index(by_count[lot].class, cluster);
+    listed.sort_unstable();
+    let choices = listed.into_iter().map(|(class, _, node)| {
+        let (class, index) = classes.with_current_index(by_count[class].class, cluster);
         choice(node, counts[&node], class, index, cluster)
     });
     choices.collect()
@@ -251,34 +256,35 @@ fn chosen_nodes(
 
 fn domain_choice(
     unit: &Unit,
-    lots: &[PlacedClass],
+    classes_placed: &[PlacedClass],
     (region, coming_count): (Region, usize),
     cluster: &Cluster,
     classes: &mut Classes,
 ) -> Option<DomainChoice> {
     let Region::Domain(topology, chosen) = region else { return None };
-    let pods_count = lots.iter().map(|lot| lot.nodes.len()).sum();
+    let pods_count = classes_placed.iter().map(|placed| placed.nodes.len()).sum();
     let constraint = DomainConstraint::with_members(topology, OccupiedDomains::default(), cluster);
-    let need = Demand {
+    let class_count = |placed: &PlacedClass| ClassCount { class: placed.class, count: placed.nodes.len() };
+    let demand = Demand {
         unit: unit.clone(),
         policy: UnitPolicy::Gang { min_count: pods_count },
-        class_counts: lots.iter().map(|lot| ClassCount { class: lot.class, count: lot.nodes.len() }).collect(),
+        class_counts: classes_placed.iter().map(class_count).collect(),
         placed_count: 0,
         expected_later_count: coming_count,
         constraint: None,
     };
-    let ranked = slots::rank_domains(&need, &constraint, cluster, classes);
-    let room = |ranked: &slots::RankedDomain| DomainFit { fits_count: ranked.fits_count, spare_count: ranked.spare.0 };
+    let ranked = slots::rank_domains(&demand, &constraint, cluster, classes);
+    let fit = |ranked: &slots::RankedDomain| DomainFit { fits_count: ranked.fits_count, spare_count: ranked.spare.0 };
     let own = ranked.iter().find(|ranked| ranked.domain == chosen)?;
     let next_best = ranked.iter().filter(|ranked| ranked.domain != chosen && ranked.fits_count > 0).max();
     let key = cluster.names.text(cluster.topology(topology).key()).to_string();
     Some(DomainChoice {
         key,
         value: own.value.0.to_string(),
-        fit: room(own),
+        fit: fit(own),
         domains_count: ranked.len(),
         feasible_count: ranked.iter().filter(|ranked| ranked.fits_count >= pods_count as u64).count(),
-        next_best: next_best.map(|next| (next.value.0.to_string(), room(next))),
+        next_best: next_best.map(|next| (next.value.0.to_string(), fit(next))),
     })
 }
 
@@ -289,21 +295,21 @@ fn choice(
     index: &ClassIndex,
     cluster: &Cluster,
 ) -> NodeChoice {
-    let takes = index.slots(node) > 0;
-    let points = if takes { index.points(node, class, cluster) } else { Vec::new() };
-    let name = |place: usize| index.plugins().scores[place].0.name().to_owned();
+    let has_slots = index.slots(node) > 0;
+    let points = if has_slots { index.points(node, class, cluster) } else { Vec::new() };
+    let name = |position: usize| index.plugins().scores[position].0.name().to_owned();
     NodeChoice {
         node: cluster.node_name(node).to_owned(),
         pods_count,
-        total: if takes { index.total(node) } else { 0 },
-        points: points.into_iter().map(|(place, points)| (name(place), points)).collect(),
+        total: if has_slots { index.total(node) } else { 0 },
+        points: points.into_iter().map(|(position, points)| (name(position), points)).collect(),
     }
 }
 
-/// The score in which `best` is most ahead of `next`.
+/// The score by which `best` is most ahead of `next`.
 fn deciding_score(best: &NodeChoice, next: &NodeChoice) -> Option<String> {
     let of = |node: &NodeChoice, name: &str| {
-        node.points.iter().find(|(known, _)| known == name).map_or(0, |(_, points)| *points)
+        node.points.iter().find(|(other, _)| other == name).map_or(0, |(_, points)| *points)
     };
     let lead = best.points.iter().map(|(name, points)| (points - of(next, name), name));
     lead.filter(|(lead, _)| *lead > 0).max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(a.1))).map(|(_, name)| name.clone())

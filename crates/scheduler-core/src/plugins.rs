@@ -1,4 +1,4 @@
-//! A profile made ready: its plugins with their names looked up, in the order they are asked.
+//! A profile prepared for use: its plugins with interned names, in the order they are applied.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::scores::{self, AllocationStrategy, MAX_SCORE, Score};
 #[derive(Debug)]
 pub(crate) struct Plugins {
     pub(crate) scheduler_name: String,
-    /// Static ones first, so that their answer can be kept.
+    /// Static ones first, so that their result can be cached.
     filters: Vec<Arc<dyn Filter>>,
     static_count: usize,
     pub(crate) scores: Vec<(Arc<dyn Score>, i64)>,
     /// What all of them read.
     pub(crate) reads: ReadSet,
     pub(crate) scheduling_gates: bool,
-    /// Whether pods must fit into what their node has, and what then counts.
+    /// The resource filter of the profile, if it has one.
     fit: Option<filters::NodeResourcesFit>,
 }
 
 impl Plugins {
-    /// Looks up the names a profile contains.
+    /// Interns the names in a profile.
     pub(crate) fn of(profile: &Profile, cluster: &mut Cluster) -> Plugins {
         let mut filters: Vec<_> = profile.filters.iter().map(|plugin| filter(plugin, cluster)).collect();
         filters.sort_by_key(|filter| filter.kind() != PluginKind::Static);
@@ -44,55 +44,55 @@ impl Plugins {
         }
     }
 
-    /// What counts when pods must fit into what their node has; none where they need not.
+    /// The resource filter; none if pods need not fit into their node's resources.
     pub(crate) fn fit(&self) -> Option<&filters::NodeResourcesFit> {
         self.fit.as_ref()
     }
 
-    /// All filters, in the order they are asked.
+    /// All filters, in the order they are applied.
     pub(crate) fn filters(&self) -> &[Arc<dyn Filter>] {
         &self.filters
     }
 
-    /// The static filters, each with its place in the list.
+    /// The static filters, each with its position in the list.
     pub(crate) fn static_filters(&self) -> impl Iterator<Item = (usize, &Arc<dyn Filter>)> {
         self.filters[..self.static_count].iter().enumerate()
     }
 
-    /// All other filters, each with its place in the list.
+    /// All other filters, each with its position in the list.
     pub(crate) fn counted_filters(&self) -> impl Iterator<Item = (usize, &Arc<dyn Filter>)> {
         self.filters.iter().enumerate().skip(self.static_count)
     }
 
-    /// Whether requests and host ports are all that can become scarce on a node, as far as the filters know.
+    /// Whether the filters count only requests and host ports.
     pub(crate) fn counts_only_usage(&self) -> bool {
         self.counted_filters().all(|(_, filter)| matches!(filter.name(), "NodeResourcesFit" | "NodePorts"))
     }
 
-    /// Whether the filter at this place is static.
+    /// Whether the filter at this position is static.
     pub(crate) fn is_static(&self, at: usize) -> bool {
         at < self.static_count
     }
 
-    /// Which kinds of change can make room for pods of a class.
+    /// Which cluster events can free capacity for pods of a class.
     pub(crate) fn events_to_register(&self, class: &Class) -> ClusterEvents {
-        // A node that is not there refuses, too.
-        self.filters.iter().fold(ClusterEvents::NODE_ADD, |wakes, filter| wakes | filter.events_to_register(class))
+        // An absent node refuses, too.
+        self.filters.iter().fold(ClusterEvents::NODE_ADD, |events, filter| events | filter.events_to_register(class))
     }
 
-    /// How many more pods of `class` a node takes, all filters together.
+    /// How many more pods of `class` fit on a node, by all filters together.
     pub(crate) fn slots(&self, class: &Class, node: NodeIndex, cluster: &Cluster, load: LoadAssumption) -> u32 {
         if !cluster.node(node).present {
             return 0;
         }
-        let mut room = NO_LIMIT;
+        let mut slots = NO_LIMIT;
         for filter in &self.filters {
-            room = room.min(filter.slots(class, cluster.node_ref(node), load));
-            if room == 0 {
+            slots = slots.min(filter.slots(class, cluster.node_ref(node), load));
+            if slots == 0 {
                 break;
             }
         }
-        room
+        slots
     }
 }
 
@@ -103,7 +103,7 @@ fn fit(plugin: &FilterPlugin) -> Option<filters::NodeResourcesFit> {
     }
 }
 
-/// A filter with its names looked up.
+/// A filter with interned names.
 pub(crate) fn filter(plugin: &FilterPlugin, cluster: &mut Cluster) -> Arc<dyn Filter> {
     match plugin {
         FilterPlugin::NodeName => Arc::new(filters::NodeName),
@@ -127,8 +127,8 @@ fn score(plugin: &ScorePlugin, cluster: &mut Cluster) -> Arc<dyn Score> {
         ScorePlugin::NodeAffinity(args) => {
             let preferred =
                 added(args).and_then(|added| added.preferred_during_scheduling_ignored_during_execution.as_ref());
-            let wishes = preferred.map(|wishes| Term::weighted(wishes, &mut cluster.names));
-            Arc::new(scores::PreferredNodes { added: wishes.unwrap_or_default() })
+            let terms = preferred.map(|terms| Term::weighted(terms, &mut cluster.names));
+            Arc::new(scores::PreferredNodes { added: terms.unwrap_or_default() })
         }
         ScorePlugin::NodeResourcesFit(args) => Arc::new(allocation(args, cluster)),
         ScorePlugin::NodeResourcesBalancedAllocation(args) => Arc::new(scores::BalancedAllocation {
@@ -144,7 +144,7 @@ fn added(args: &NodeAffinityArgs) -> Option<&k8s_openapi::api::core::v1::NodeAff
 }
 
 fn allocation(args: &FitArgs, cluster: &mut Cluster) -> scores::Allocation {
-    // The file's scale ends at 10.
+    // Scores in the configuration are from 0 to 10.
     let points = |(percent, score): &(i64, i64)| (*percent, score * MAX_SCORE / 10);
     scores::Allocation {
         strategy: match &args.strategy {

@@ -1,4 +1,4 @@
-//! Pods as the core keeps them: only what decides who is placed when, and where each one stands.
+//! Pods as the core stores them: only what decides when and where each is placed, and its stage.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use crate::groups::{ControllerRef, GroupId};
 use crate::plugins::Plugins;
 use crate::requests::Usage;
 
-/// Stands for a pod while the core knows it.
+/// Identifies a pod while the core tracks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId(u32);
 
-/// One pod. There are many: two bytes here are a megabyte in a large cluster.
+/// One pod. There are many: eight bytes here are about a megabyte in a large cluster.
 #[derive(Debug)]
 pub(crate) struct TrackedPod {
-    /// As it was last seen. Whoever shows pods to the core keeps them, too, so that this is one reference.
+    /// As last observed. The caller's cache has it too, so this is only a reference.
     pub(crate) view: Arc<PodView>,
     /// The next pod whose key has the same hash.
     next: Option<PodId>,
-    /// Counts pods in the order they are first seen.
-    pub(crate) seen: u64,
+    /// The order in which pods are first observed.
+    pub(crate) arrival: u64,
     pub(crate) priority: i32,
     pub(crate) group: Option<GroupId>,
-    /// Who manages it; only members of a group are asked.
+    /// Its controller; set only for members of a group.
     pub(crate) owner: Option<Arc<ControllerRef>>,
     pub(crate) stage: Stage,
-    /// What was last seen of it while it had no node: pending, or set aside.
+    /// The last observed stage without a node: pending or excluded.
     pub(crate) observed_unbound: ObservedStage,
-    /// Held from the first sight of the pending pod until it is bound.
+    /// Acquired when the pod is first observed pending, released when it is bound.
     pub(crate) class: Option<ClassId>,
     pub(crate) usage: Arc<Usage>,
-    /// When it was bound, if that was seen.
+    /// When it was bound, if that was observed.
     pub(crate) bound_at: CompactTimestamp,
-    /// It is on a node, and on its way out.
+    /// It is on a node and terminating.
     pub(crate) is_deleting: bool,
-    /// By whose rules it may be asked to leave a node that has too many. None unless it was seen to be bound, as a pod of
-    /// a scheduler of ours that somebody would make anew.
+    /// The profile by which it may be released from an over-committed node. Set only if its bind was observed, it
+    /// belongs to one of our schedulers, and a controller would recreate it.
     pub(crate) release_profile: Option<Arc<Plugins>>,
 }
 
@@ -68,18 +68,18 @@ impl TrackedPod {
     }
 }
 
-/// Where a pod stands.
+/// The stage of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Not to be placed now.
     Excluded(ExclusionReason),
     /// Waits for a node.
     Pending,
-    /// Decided, and not yet seen bound. Counts on its node.
+    /// Decided, but not yet observed bound. Counts on its node.
     Assumed(NodeIndex),
     /// On its node.
     Bound(NodeIndex),
-    /// Ran to its end. Takes nothing, but its group has had it.
+    /// Completed. Uses nothing, but counts for its group.
     Succeeded,
 }
 
@@ -96,35 +96,35 @@ impl Stage {
 /// Why a pod is not to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExclusionReason {
-    /// It is being deleted, or not yet or no longer known.
+    /// It is being deleted, or is not tracked.
     Deleting,
     /// It has scheduling gates.
     Gated,
     /// Another scheduler places it.
     OtherScheduler,
-    /// It names a group that belongs to somebody else.
+    /// It names a group of another owner.
     OtherOwner,
-    /// Its priority is not that of its group, and the configuration makes that a reason.
+    /// Its priority differs from its group's, and the configuration refuses that.
     PriorityMismatch,
-    /// It demands something of its place which no plugin looks at.
+    /// It has a placement term that no plugin supports.
     Unsupported,
 }
 
 impl ExclusionReason {
-    /// The reason for people, about "it", the pod.
+    /// The reason as text, with "it" for the pod.
     pub fn text(self) -> &'static str {
         match self {
             ExclusionReason::Deleting => "it is being deleted",
             ExclusionReason::Gated => "it has scheduling gates",
-            ExclusionReason::OtherScheduler => "another scheduler places it",
+            ExclusionReason::OtherScheduler => "it belongs to another scheduler",
             ExclusionReason::OtherOwner => "its group belongs to another owner",
-            ExclusionReason::PriorityMismatch => "its priority is not that of its group",
-            ExclusionReason::Unsupported => "it demands something of its place that this scheduler does not look at",
+            ExclusionReason::PriorityMismatch => "its priority differs from that of its group",
+            ExclusionReason::Unsupported => "it has a placement term that this scheduler does not support",
         }
     }
 }
 
-/// What a view says about where its pod stands.
+/// The stage of a pod by its view alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObservedStage {
     Succeeded,
@@ -134,10 +134,10 @@ pub(crate) enum ObservedStage {
 }
 
 impl ObservedStage {
-    /// `None`: the pod is of no further concern.
+    /// `None`: the pod is no longer relevant.
     pub(crate) fn of(pod: &PodView, profile: Option<&Plugins>, unsupported: UnsupportedTerms) -> Option<ObservedStage> {
         if pod.is_finished() {
-            // Only a group remembers a pod that ran to its end.
+            // Only groups track completed pods.
             let remembered = pod.status.phase == PodPhase::Succeeded && pod.group_name().is_some();
             return remembered.then_some(ObservedStage::Succeeded);
         }
@@ -164,9 +164,9 @@ impl ObservedStage {
 pub(crate) struct Pods {
     entries: Vec<Option<TrackedPod>>,
     free: Vec<PodId>,
-    /// The first pod for each hash of a key. The keys themselves stand only with the pods.
+    /// The first pod for each hash of a key. The keys themselves are only in the pods.
     by_hash: FxHashMap<u32, PodId>,
-    seen_count: u64,
+    arrivals_count: u64,
 }
 
 impl Pods {
@@ -187,31 +187,31 @@ impl Pods {
     }
 
     pub(crate) fn get(&self, id: PodId) -> &TrackedPod {
-        self.entries[id.0 as usize].as_ref().expect("an id is used only while its pod is known")
+        self.entries[id.0 as usize].as_ref().expect("an id is used only while its pod is tracked")
     }
 
     pub(crate) fn get_mut(&mut self, id: PodId) -> &mut TrackedPod {
-        self.entries[id.0 as usize].as_mut().expect("an id is used only while its pod is known")
+        self.entries[id.0 as usize].as_mut().expect("an id is used only while its pod is tracked")
     }
 
-    /// The same where the pod may be gone. Another may have its id by then.
+    /// Like `get`, for a pod that may be gone. Another pod may have its id by then.
     pub(crate) fn try_get(&self, id: PodId) -> Option<&TrackedPod> {
         self.entries.get(id.0 as usize)?.as_ref()
     }
 
-    /// Every pod there is, with its id.
+    /// Every pod with its id.
     pub(crate) fn with_ids(&self) -> impl Iterator<Item = (PodId, &TrackedPod)> {
         (0..).map(PodId).zip(&self.entries).filter_map(|(id, pod)| Some((id, pod.as_ref()?)))
     }
 
-    /// Takes in a pod that stands nowhere yet.
+    /// Adds a pod without a stage yet.
     pub(crate) fn add(&mut self, pod: &Arc<PodView>, group: Option<GroupId>, usage: Arc<Usage>) -> PodId {
-        self.seen_count += 1;
+        self.arrivals_count += 1;
         let id = self.free.pop().unwrap_or(PodId(self.entries.len() as u32));
         let entry = TrackedPod {
             view: Arc::clone(pod),
             next: self.by_hash.insert(hash(&pod.metadata.namespace, &pod.metadata.name), id),
-            seen: self.seen_count,
+            arrival: self.arrivals_count,
             priority: pod.spec.priority.unwrap_or(0),
             group,
             owner: None,
@@ -248,20 +248,20 @@ impl Pods {
         self.free.push(id);
     }
 
-    /// Every pod there is.
+    /// Every pod.
     #[cfg(test)]
     pub(crate) fn all(&self) -> impl Iterator<Item = &TrackedPod> {
         self.entries.iter().flatten()
     }
 
-    /// The pods that were seen bound to a node. Looks at every pod there is.
+    /// The pods observed bound to a node. Visits every pod.
     pub(crate) fn bound_to(&self, node: NodeIndex) -> impl Iterator<Item = PodId> + '_ {
-        let here = move |pod: &&TrackedPod| pod.stage == Stage::Bound(node);
+        let is_bound_here = move |pod: &&TrackedPod| pod.stage == Stage::Bound(node);
         let ids = (0..).map(PodId).zip(&self.entries);
-        ids.filter(move |(_, pod)| pod.as_ref().is_some_and(|pod| here(&pod))).map(|(id, _)| id)
+        ids.filter(move |(_, pod)| pod.as_ref().is_some_and(|pod| is_bound_here(&pod))).map(|(id, _)| id)
     }
 
-    /// How many there are.
+    /// The number of pods.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
@@ -284,22 +284,22 @@ mod tests {
         Arc::new(pod)
     }
 
-    /// Names whose hashes are equal, found by trying.
+    /// Two names with equal hashes, found by brute force.
     fn names_with_equal_hash() -> [String; 2] {
         let mut by_hash: FxHashMap<u32, String> = FxHashMap::default();
         let names = (0..).map(|number| format!("pod-{number}"));
         let mut pairs =
             names.filter_map(|name| by_hash.insert(hash("", &name), name.clone()).map(|other| [other, name]));
-        pairs.next().expect("numbers do not end, hashes do")
+        pairs.next().expect("there are more numbers than hashes")
     }
 
     #[test]
-    fn a_pod_takes_little_room() {
+    fn a_pod_entry_is_at_most_96_bytes() {
         assert!(size_of::<Option<TrackedPod>>() <= 96, "{}", size_of::<Option<TrackedPod>>());
     }
 
     #[test]
-    fn pods_whose_names_have_the_same_hash_are_told_apart() {
+    fn pods_whose_names_have_the_same_hash_are_distinguished() {
         let names = names_with_equal_hash();
         for (first, second) in [(0, 1), (1, 0)] {
             let mut pods = Pods::default();

@@ -1,4 +1,4 @@
-//! Which filters and scores judge the pods of one `schedulerName`: a plain value.
+//! The filters and scores for the pods of one `schedulerName`: a plain value.
 
 use std::collections::BTreeSet;
 use std::mem::discriminant;
@@ -10,14 +10,14 @@ use thiserror::Error;
 use crate::filters::{Filter, PluginKind};
 use crate::scores::Score;
 
-/// The filters and scores for the pods of one `schedulerName`. The default is that of kube-scheduler, as far as its
-/// plugins exist here.
+/// The filters and scores for the pods of one `schedulerName`. The default is kube-scheduler's, as far as its plugins
+/// exist here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Pods with this `schedulerName` are placed by it.
+    /// The `schedulerName` of its pods.
     pub scheduler_name: String,
-    /// Filters, in the order they are asked; the first to refuse a node gives the reason. Static ones are asked before
-    /// all others.
+    /// Filters, in the order they are applied; the first that refuses a node gives the reason. Static ones are
+    /// applied before all others.
     pub filters: Vec<FilterPlugin>,
     /// Scores with their weights.
     pub scores: Vec<(ScorePlugin, i64)>,
@@ -29,11 +29,11 @@ pub struct Profile {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FilterPlugin {
-    /// A pod that names its node goes there.
+    /// A pod that names its node fits only there.
     NodeName,
-    /// Cordoned nodes take no pods.
+    /// No pods fit on cordoned nodes.
     NodeUnschedulable,
-    /// Tainted nodes take pods that tolerate it.
+    /// Only pods that tolerate a node's taints fit on it.
     TaintToleration,
     /// Node selector and required node affinity.
     NodeAffinity(NodeAffinityArgs),
@@ -41,7 +41,7 @@ pub enum FilterPlugin {
     NodePorts,
     /// Requests, and the number of pods.
     NodeResourcesFit(FitArgs),
-    /// Somebody's own.
+    /// A custom filter.
     Custom(Arc<dyn Filter>),
 }
 
@@ -49,59 +49,59 @@ pub enum FilterPlugin {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ScorePlugin {
-    /// Fewer soft taints that are not tolerated.
+    /// Prefers fewer untolerated soft taints.
     TaintToleration,
     /// Preferred node affinity.
     NodeAffinity(NodeAffinityArgs),
-    /// Less is taken, or more, or along a line.
+    /// Prefers less usage, or more, or along a curve.
     NodeResourcesFit(FitArgs),
-    /// Shares of resources that are closer together.
+    /// Prefers balanced usage of resources.
     NodeResourcesBalancedAllocation(BalanceArgs),
-    /// Images that are there already.
+    /// Prefers nodes that already have the images.
     ImageLocality,
-    /// Somebody's own.
+    /// A custom score.
     Custom(Arc<dyn Score>),
 }
 
 /// Arguments of NodeAffinity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeAffinityArgs {
-    /// Holds for every pod of the profile, in addition to its own.
+    /// Applies to every pod of the profile, in addition to its own affinity.
     pub added_affinity: Option<core::NodeAffinity>,
 }
 
 /// Arguments of NodeResourcesFit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FitArgs {
-    /// Extended resources that the filter leaves to others.
+    /// Extended resources that the filter ignores.
     pub ignored_resources: BTreeSet<String>,
-    /// The same by the part of the name before the slash.
+    /// The same by the group: the part of the name before the slash.
     pub ignored_resource_groups: BTreeSet<String>,
     /// How nodes are scored.
     pub strategy: FitStrategy,
-    /// What is looked at for the score, with weights.
+    /// The scored resources, with weights.
     pub resources: Vec<(String, i64)>,
 }
 
 /// How NodeResourcesFit scores.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FitStrategy {
-    /// Nodes with most left come first.
+    /// Prefers nodes with the most left.
     LeastAllocated,
-    /// Nodes with least left come first.
+    /// Prefers nodes with the least left.
     MostAllocated,
-    /// Along a line: used percent (0 to 100, rising), and a score from 0 to 10.
+    /// Along a curve: used percent (0 to 100, rising), and a score from 0 to 10.
     RequestedToCapacityRatio(Vec<(i64, i64)>),
 }
 
 /// Arguments of NodeResourcesBalancedAllocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BalanceArgs {
-    /// Whose used shares are to be close together.
+    /// The resources whose used shares are balanced.
     pub resources: Vec<String>,
 }
 
-/// Two of one's own are equal when they are the same one.
+/// Two custom filters are equal when they are the same object.
 impl PartialEq for FilterPlugin {
     fn eq(&self, other: &FilterPlugin) -> bool {
         match (self, other) {
@@ -113,7 +113,7 @@ impl PartialEq for FilterPlugin {
     }
 }
 
-/// Two of one's own are equal when they are the same one.
+/// Two custom scores are equal when they are the same object.
 impl PartialEq for ScorePlugin {
     fn eq(&self, other: &ScorePlugin) -> bool {
         match (self, other) {
@@ -170,18 +170,18 @@ impl Default for Profile {
     }
 }
 
-/// A plugin of a kind for which there is no place yet.
+/// A plugin of a kind that is not supported yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name}: {kind:?} plugins are not supported yet; only Static and Counted ones are")]
 pub struct UnsupportedPluginKind {
     /// The plugin.
     pub name: String,
-    /// What it says it is.
+    /// Its kind.
     pub kind: PluginKind,
 }
 
 impl FilterPlugin {
-    /// Its name, as configuration and explanations show it.
+    /// Its name in configuration and explanations.
     pub fn name(&self) -> &str {
         match self {
             FilterPlugin::NodeName => "NodeName",
@@ -196,7 +196,7 @@ impl FilterPlugin {
 }
 
 impl ScorePlugin {
-    /// Its name, as configuration and explanations show it.
+    /// Its name in configuration and explanations.
     pub fn name(&self) -> &str {
         match self {
             ScorePlugin::TaintToleration => "TaintToleration",
@@ -215,14 +215,14 @@ impl Profile {
         Profile { scheduler_name: scheduler_name.to_owned(), ..Profile::default() }
     }
 
-    /// With a filter of one's own, which is asked after the others of its kind.
+    /// Adds a custom filter, which is applied after the others of its kind.
     pub fn with_filter(mut self, filter: Arc<dyn Filter>) -> Result<Profile, UnsupportedPluginKind> {
         check_kind(filter.name(), filter.kind())?;
         self.filters.push(FilterPlugin::Custom(filter));
         Ok(self)
     }
 
-    /// With a score of one's own.
+    /// Adds a custom score.
     pub fn with_score(mut self, score: Arc<dyn Score>, weight: i64) -> Result<Profile, UnsupportedPluginKind> {
         check_kind(score.name(), score.kind())?;
         self.scores.push((ScorePlugin::Custom(score), weight));

@@ -1,11 +1,11 @@
-//! Who is next. A unit is ready, or it waits for something: room, time, or the rest of its pods.
+//! Which unit is decided next. A unit is ready, or it waits for capacity, for a time, or for missing pods.
 //!
-//! Among equals the older unit goes first, also when several are woken at once. A unit that found no room lets others
-//! pass; [`Queue::passed_over`] tells who was passed for too long.
+//! Of equal units the older one is first, also when several are woken at once. A unit that does not fit can be
+//! overtaken; [`Queue::starved`] returns one that was overtaken for too long.
 
-pub(crate) mod counts; // how many stand where
-pub(crate) mod listing; // who stands where
-mod waking; // who comes back when there is more room
+pub(crate) mod counts; // the number of units and pods in each sub-queue
+pub(crate) mod listing; // the units in queue order
+mod waking; // which units are queued again when capacity grows
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,44 +28,44 @@ pub(crate) enum UnitId {
     Group(GroupId),
 }
 
-/// When it is a unit's turn: higher priority first, then who was created earlier, then who was seen earlier. Creation
-/// times come first so that a restarted scheduler, which is shown all pods in the order of their names, stays fair.
+/// Queue order: higher priority first, then earlier creation, then earlier arrival. Creation time precedes arrival
+/// because a restarted scheduler observes all pods in the order of their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueueOrder {
     pub(crate) priority: Reverse<i32>,
     pub(crate) created: CompactTimestamp,
-    pub(crate) seen: u64,
+    pub(crate) arrival: u64,
 }
 
-/// What a unit is doing in the queue.
+/// The state of a unit in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum UnitQueueState {
-    /// Nothing of it is to be decided.
+    /// It has nothing to decide.
     Idle,
     Ready,
-    /// For room. Boxed, because most units never do.
+    /// Waits for capacity. Boxed, because most units never do.
     Unschedulable(Box<UnschedulableEntry>),
     BackingOff(Timestamp),
-    /// For pods or its PodGroup, or for another scheduler; a time is set until that has been said.
+    /// Waits for pods, for its PodGroup or for another scheduler. The time is set until the core has reported it.
     Incomplete(IncompleteReason, Option<Timestamp>),
 }
 
-/// What a unit that found no room waits for.
+/// What a unit that does not fit waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnschedulableEntry {
-    /// Room that pods of these classes could use.
+    /// More slots for one of these classes can help.
     classes: Vec<ClassId>,
     in_one_domain: bool,
-    /// Several classes have to fit together: it may fit although none of them has more slots than before.
+    /// Several classes must fit together. The unit may fit although no class has more slots than before.
     is_mixed: bool,
-    /// It is certain that its pods do not fit: fewer of them do not either, nor more of the same class.
+    /// The refusal is proven: fewer of its pods do not fit either, nor do more of the same class.
     proven: bool,
-    /// Pods of it came or went since, in a way that cannot help.
+    /// When to decide again because its pods changed since, in a way that cannot help.
     recount: Option<Timestamp>,
 }
 
 impl UnitQueueState {
-    /// The part of the queue that this is.
+    /// The sub-queue of this state.
     fn sub_queue(&self) -> Option<SubQueue> {
         match self {
             UnitQueueState::Idle => None,
@@ -85,16 +85,16 @@ impl UnitQueueState {
 pub(crate) enum IncompleteReason {
     MissingPods,
     MissingPodGroup,
-    /// It is all there, and asks for something that this scheduler does not do.
+    /// It is complete, but requests something that this scheduler does not support.
     Unsupported,
 }
 
-/// One unit. All pods of a large cluster may wait at once.
+/// One unit. All pods of a large cluster may be queued at once.
 #[derive(Debug)]
 struct QueueEntry {
     order: QueueOrder,
     state: UnitQueueState,
-    /// How many pods wait in it.
+    /// How many of its pods are pending.
     pods_count: usize,
     /// How often it was tried since it was last placed.
     tries_count: u32,
@@ -102,55 +102,55 @@ struct QueueEntry {
     placed: bool,
     /// Decisions to bind so far.
     attempts_count: u32,
-    /// The last of them of which a bind failed.
+    /// The last decision of which a bind failed.
     failed_attempt: u32,
-    /// How many in a row had a failed bind.
+    /// How many decisions in a row had a failed bind.
     failures_count: u32,
-    /// Until when it may be passed over, while it is refused although it is complete; kept while it is tried again and
-    /// refused again.
+    /// When it counts as starved, while it is complete and refused. Kept when it is tried and refused again.
     starved_at: Option<Box<Timestamp>>,
-    /// How often in a row nodes were held for it and it was not placed.
+    /// How many reservations in a row ended without its placement.
     failed_reservations_count: u32,
 }
 
-/// All units that have something to be decided.
+/// All units that have something to decide.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// Entries side by side; a plain map would have room for as many again.
+    /// Stored contiguously; a plain map would use twice the memory.
     entries: IndexMap<UnitId, QueueEntry, FxBuildHasher>,
     ready: BTreeSet<(QueueOrder, UnitId)>,
     waiting_by_class: BTreeMap<ClassId, BTreeSet<UnitId>>,
-    /// Those of them that need room for several classes at once.
+    /// Those that need capacity for several classes at once.
     waiting_mixed: BTreeMap<ClassId, BTreeSet<UnitId>>,
     waiting_in_one_domain: BTreeSet<UnitId>,
-    /// Until when a unit backs off, or when it is to be said what it lacks.
+    /// When each backoff ends.
     backing_off: BTreeSet<(Timestamp, UnitId)>,
+    /// When to report what each unit lacks.
     incomplete: BTreeSet<(Timestamp, UnitId)>,
-    /// Incomplete since the last look at the time.
+    /// Units that became incomplete since the last `tick`.
     newly_incomplete: BTreeSet<UnitId>,
-    /// Waiting units that are to be decided anew for the sake of their numbers.
+    /// When to decide waiting units again, to update their numbers.
     recounts: BTreeSet<(Timestamp, UnitId)>,
     newly_recounted: BTreeSet<UnitId>,
-    /// Refused units that may be passed over, and until when.
+    /// Refused units, and when each counts as starved.
     starving: BTreeSet<(Timestamp, UnitId)>,
     pub(crate) counts: QueueCounters,
     timings: QueueTimings,
 }
 
-/// A unit that found no room.
+/// A unit that does not fit.
 #[derive(Debug)]
 pub(crate) struct UnschedulableInfo {
     pub(crate) classes: Vec<ClassId>,
     pub(crate) in_one_domain: bool,
-    /// Whether pods of several classes have to fit together.
+    /// Whether pods of several classes must fit together.
     pub(crate) is_mixed: bool,
     pub(crate) proven: bool,
-    /// Whether nodes may be held for it.
+    /// Whether nodes may be reserved for it.
     pub(crate) may_reserve: bool,
     pub(crate) now: Timestamp,
 }
 
-/// The durations the queue knows.
+/// The durations that the queue uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueTimings {
     pub(crate) initial_backoff: Duration,
@@ -158,12 +158,12 @@ pub(crate) struct QueueTimings {
     pub(crate) incomplete_after: Duration,
     pub(crate) recount_after: Duration,
     pub(crate) reserve_after: Option<Duration>,
-    /// The longest such pause, after holds that brought nothing.
+    /// The longest `reserve_after`, after reservations without success.
     pub(crate) max_reserve_after: Duration,
 }
 
 impl Queue {
-    pub(crate) fn new(pauses: QueueTimings) -> Queue {
+    pub(crate) fn new(timings: QueueTimings) -> Queue {
         Queue {
             entries: IndexMap::default(),
             ready: BTreeSet::new(),
@@ -177,70 +177,71 @@ impl Queue {
             newly_recounted: BTreeSet::new(),
             starving: BTreeSet::new(),
             counts: QueueCounters::default(),
-            timings: pauses,
+            timings,
         }
     }
 
-    /// The unit may be decided; at once, unless it backs off.
-    pub(crate) fn enqueue(&mut self, unit: UnitId, turn: QueueOrder) {
-        let entry = self.entry(unit, turn);
-        // It is another than the one for which nodes were held.
+    /// Makes the unit ready; at once, unless it backs off.
+    pub(crate) fn enqueue(&mut self, unit: UnitId, order: QueueOrder) {
+        let entry = self.entry(unit, order);
+        // It has changed since nodes were reserved for it.
         entry.failed_reservations_count = 0;
         if !matches!(entry.state, UnitQueueState::BackingOff(_)) {
             self.move_to(unit, UnitQueueState::Ready, QueueEvent::UnitChanged);
         }
     }
 
-    /// So many pods wait in a group, and the oldest of them since then.
-    pub(crate) fn resize(&mut self, group: GroupId, pods_count: usize, turn: QueueOrder) {
+    /// Sets the number of pending pods of a group and its queue order.
+    pub(crate) fn resize(&mut self, group: GroupId, pods_count: usize, order: QueueOrder) {
         let unit = UnitId::Group(group);
         let Some(entry) = self.entries.get_mut(&unit) else { return };
-        if entry.state == UnitQueueState::Ready && entry.order != turn {
+        if entry.state == UnitQueueState::Ready && entry.order != order {
             self.ready.remove(&(entry.order, unit));
-            self.ready.insert((turn, unit));
+            self.ready.insert((order, unit));
         }
-        entry.order = turn;
+        entry.order = order;
         let before = std::mem::replace(&mut entry.pods_count, pods_count);
-        if let Some(line) = entry.state.sub_queue() {
-            self.counts.record_resize(line, before, pods_count);
+        if let Some(sub_queue) = entry.state.sub_queue() {
+            self.counts.record_resize(sub_queue, before, pods_count);
         }
     }
 
-    /// How often the unit was tried since it was last placed, or until it was.
+    /// How often the unit was tried since it was last placed, or until it was placed.
     pub(crate) fn tries_count(&self, unit: UnitId) -> u32 {
         self.entries.get(&unit).map_or(0, |entry| entry.tries_count)
     }
 
-    /// Fewer pods of the unit wait, or one more of `more`. That brings it back unless it is certain not to help.
-    pub(crate) fn enqueue_unless_hopeless(&mut self, unit: UnitId, turn: QueueOrder, more: Option<ClassId>) {
+    /// Fewer pods of the unit are pending, or one more of class `added`. The unit is queued again unless that
+    /// provably cannot help.
+    pub(crate) fn enqueue_unless_hopeless(&mut self, unit: UnitId, order: QueueOrder, added: Option<ClassId>) {
         let entry = self.entries.get(&unit);
-        let hopeless = match (entry.map(|entry| &entry.state), more) {
-            // Nodes may be held for a unit that it now comes before.
-            (Some(UnitQueueState::Unschedulable(_)), _) if entry.is_some_and(|entry| turn < entry.order) => false,
+        let hopeless = match (entry.map(|entry| &entry.state), added) {
+            // Nodes may be reserved for a unit that is now behind this one.
+            (Some(UnitQueueState::Unschedulable(_)), _) if entry.is_some_and(|entry| order < entry.order) => false,
             (Some(UnitQueueState::Unschedulable(waiting)), None) => waiting.proven,
             (Some(UnitQueueState::Unschedulable(waiting)), Some(class)) => waiting.proven && waiting.classes == [class],
-            // Nothing changes for a unit that is to be decided anyway, or has nothing to decide.
+            // Nothing changes for a unit that is ready already, or has nothing to decide.
             (Some(UnitQueueState::Ready | UnitQueueState::Idle) | None, None) => return,
             _ => false,
         };
         if hopeless {
             self.newly_recounted.insert(unit);
         } else {
-            self.enqueue(unit, turn);
+            self.enqueue(unit, order);
         }
     }
 
     /// The unit lacks pods or its PodGroup.
-    pub(crate) fn set_incomplete(&mut self, unit: UnitId, turn: QueueOrder, lack: IncompleteReason) {
-        self.entry(unit, turn);
+    pub(crate) fn set_incomplete(&mut self, unit: UnitId, order: QueueOrder, reason: IncompleteReason) {
+        self.entry(unit, order);
         self.clear_starvation(unit);
-        self.move_to(unit, UnitQueueState::Incomplete(lack, None), QueueEvent::UnitChanged);
+        self.move_to(unit, UnitQueueState::Incomplete(reason, None), QueueEvent::UnitChanged);
         self.newly_incomplete.insert(unit);
     }
 
-    /// The unit found no room: it comes back when there is more for one of these classes.
+    /// The unit does not fit. It is queued again when there are more slots for one of these classes.
     pub(crate) fn add_unschedulable(&mut self, unit: UnitId, wait: UnschedulableInfo) {
-        let UnschedulableInfo { classes, in_one_domain, is_mixed, proven, may_reserve: can_be_held_for, now } = wait;
+        let UnschedulableInfo { classes, in_one_domain, is_mixed, proven, may_reserve, now } = wait;
         for class in &classes {
             self.waiting_by_class.entry(*class).or_default().insert(unit);
             if is_mixed {
@@ -252,7 +253,7 @@ impl Queue {
         }
         let waiting = UnschedulableEntry { classes, in_one_domain, is_mixed, proven, recount: None };
         self.set_state(unit, UnitQueueState::Unschedulable(Box::new(waiting)), QueueEvent::ScheduleAttemptFailure);
-        if self.timings.reserve_after.is_none() || !can_be_held_for {
+        if self.timings.reserve_after.is_none() || !may_reserve {
             self.clear_starvation(unit);
         } else if self.entries[&unit]
             .starved_at
@@ -263,13 +264,13 @@ impl Queue {
         }
     }
 
-    /// Who is refused since so long that others should pass no more: of those, the one whose turn is first.
+    /// The starved unit that is first in queue order.
     pub(crate) fn starved(&self, now: Timestamp) -> Option<UnitId> {
         let due = self.starving.iter().take_while(|(until, _)| *until <= now);
         due.map(|(_, unit)| *unit).min_by_key(|unit| (self.entries[unit].order, *unit))
     }
 
-    /// The unit may be passed over from now on, for as long as its patience goes.
+    /// Restarts the time after which the unit counts as starved.
     pub(crate) fn restart_starvation_timer(&mut self, unit: UnitId, now: Timestamp) {
         let until = saturating_add(now, self.starvation_timeout(unit));
         let Some(entry) = self.entries.get_mut(&unit) else { return };
@@ -279,7 +280,7 @@ impl Queue {
         self.starving.insert((until, unit));
     }
 
-    /// Nodes were held for the unit, and it was not placed: it may be passed over again, for longer than before.
+    /// A reservation for the unit ended without its placement. The time until the next one is longer.
     pub(crate) fn reservation_failed(&mut self, unit: UnitId, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(&unit) {
             entry.failed_reservations_count += 1;
@@ -287,25 +288,25 @@ impl Queue {
         self.restart_starvation_timer(unit, now);
     }
 
-    /// For how long the unit may be passed over: twice as long with each hold that brought nothing, so that whoever waits
-    /// for what does not come gets less and less in the way of others.
+    /// How long the unit may be overtaken. It doubles with each reservation without success, so that a unit that
+    /// waits for capacity that never becomes free blocks others less and less.
     fn starvation_timeout(&self, unit: UnitId) -> Duration {
         let doublings = self.entries.get(&unit).map_or(0, |entry| entry.failed_reservations_count.min(16));
         let pause = self.timings.reserve_after.unwrap_or(Duration::MAX);
         pause.saturating_mul(1 << doublings).min(self.timings.max_reserve_after.max(pause))
     }
 
-    /// Whether the unit is refused, and has not been placed since.
+    /// Whether the unit is refused and was not placed since.
     pub(crate) fn is_refused(&self, unit: UnitId) -> bool {
         self.entries.get(&unit).is_some_and(|entry| entry.starved_at.is_some())
     }
 
-    /// When the next unit will have been passed over for too long.
+    /// When the next unit counts as starved.
     pub(crate) fn next_starved_at(&self) -> Option<Timestamp> {
         self.starving.first().map(|(at, _)| *at)
     }
 
-    /// When it is the unit's turn.
+    /// The unit's queue order.
     pub(crate) fn order_of(&self, unit: UnitId) -> Option<QueueOrder> {
         self.entries.get(&unit).map(|entry| entry.order)
     }
@@ -318,7 +319,7 @@ impl Queue {
         }
     }
 
-    /// Nothing of the unit is to be decided now; its failures are remembered.
+    /// The unit has nothing to decide now. Its failures are kept.
     pub(crate) fn set_idle(&mut self, unit: UnitId) {
         if self.entries.contains_key(&unit) {
             self.move_to(unit, UnitQueueState::Idle, QueueEvent::UnitChanged);
@@ -326,25 +327,25 @@ impl Queue {
         }
     }
 
-    /// Forgets the unit.
+    /// Removes the unit.
     pub(crate) fn remove(&mut self, unit: UnitId) {
         self.set_idle(unit);
         self.entries.swap_remove(&unit);
-        // A crowd that was placed leaves no room behind.
+        // Memory shrinks again after many units were placed.
         if self.entries.len() < self.entries.capacity() / 8 {
             self.entries.shrink_to(self.entries.len() * 2);
         }
     }
 
-    /// Ends back-offs that are over, and notes since when incomplete units are so.
+    /// Ends backoffs that are over, and starts the timers of units that became incomplete.
     pub(crate) fn tick(&mut self, now: Timestamp) {
         while let Some((_, unit)) = self.backing_off.first().copied().filter(|(until, _)| *until <= now) {
             self.move_to(unit, UnitQueueState::Ready, QueueEvent::BackoffComplete);
         }
         for unit in std::mem::take(&mut self.newly_incomplete) {
             let at = saturating_add(now, self.timings.incomplete_after);
-            if let Some(UnitQueueState::Incomplete(_, said @ None)) = self.state_mut(unit) {
-                *said = Some(at);
+            if let Some(UnitQueueState::Incomplete(_, report_at @ None)) = self.state_mut(unit) {
+                *report_at = Some(at);
                 self.incomplete.insert((at, unit));
             }
         }
@@ -362,12 +363,12 @@ impl Queue {
         }
     }
 
-    /// Whether there is a unit to be decided now.
+    /// Whether a unit is ready.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The next ready unit, idle from now on.
+    /// Pops the first ready unit, which becomes idle.
     pub(crate) fn pop(&mut self) -> Option<UnitId> {
         let (_, unit) = self.ready.pop_first()?;
         self.set_state(unit, UnitQueueState::Idle, QueueEvent::UnitChanged);
@@ -379,23 +380,23 @@ impl Queue {
         Some(unit)
     }
 
-    /// A unit that has been incomplete for long enough to say so; each is returned once.
+    /// A unit that has been incomplete for long enough to report it. Each is returned once.
     pub(crate) fn pop_incomplete(&mut self, now: Timestamp) -> Option<UnitId> {
         let (_, unit) = self.incomplete.first().copied().filter(|(at, _)| *at <= now)?;
-        if let Some(UnitQueueState::Incomplete(_, said)) = self.state_mut(unit) {
-            *said = None;
+        if let Some(UnitQueueState::Incomplete(_, report_at)) = self.state_mut(unit) {
+            *report_at = None;
         }
         self.incomplete.pop_first();
         Some(unit)
     }
 
-    /// When the queue changes by itself.
+    /// When the queue next changes by itself.
     pub(crate) fn next_at(&self) -> Option<Timestamp> {
         let first = |times: &BTreeSet<(Timestamp, UnitId)>| times.first().map(|(at, _)| *at);
         [&self.backing_off, &self.incomplete, &self.recounts].into_iter().filter_map(first).min()
     }
 
-    /// Counts a decision to bind. A decision all of whose binds went well ends a row of failures.
+    /// Counts a decision to bind. If no bind of the previous decision failed, the row of failures ends.
     pub(crate) fn record_attempt(&mut self, unit: UnitId) {
         let entry = self.entries.get_mut(&unit).expect("a decided unit is in the queue");
         if entry.failed_attempt < entry.attempts_count {
@@ -406,9 +407,10 @@ impl Queue {
         self.clear_starvation(unit);
     }
 
-    /// A bind of the unit's last decision failed: it backs off, longer each time, however many binds of it fail.
-    pub(crate) fn back_off(&mut self, unit: UnitId, turn: QueueOrder, now: Timestamp) {
-        let entry = self.entry(unit, turn);
+    /// A bind of the unit's last decision failed. The unit backs off, longer each time; several failed binds of one
+    /// decision count once.
+    pub(crate) fn back_off(&mut self, unit: UnitId, order: QueueOrder, now: Timestamp) {
+        let entry = self.entry(unit, order);
         let again = entry.failed_attempt == entry.attempts_count;
         if again && matches!(entry.state, UnitQueueState::BackingOff(_)) {
             return;
@@ -424,16 +426,16 @@ impl Queue {
         self.backing_off.insert((until, unit));
     }
 
-    fn entry(&mut self, unit: UnitId, turn: QueueOrder) -> &mut QueueEntry {
-        let known = self.entries.get(&unit).map(|entry| (entry.order, entry.state == UnitQueueState::Ready));
-        if let Some((before, true)) = known.filter(|(before, _)| *before != turn) {
+    fn entry(&mut self, unit: UnitId, order: QueueOrder) -> &mut QueueEntry {
+        let existing = self.entries.get(&unit).map(|entry| (entry.order, entry.state == UnitQueueState::Ready));
+        if let Some((before, true)) = existing.filter(|(before, _)| *before != order) {
             self.ready.remove(&(before, unit));
-            self.ready.insert((turn, unit));
+            self.ready.insert((order, unit));
         }
-        let fresh = || QueueEntry {
-            order: turn,
+        let new_entry = || QueueEntry {
+            order,
             state: UnitQueueState::Idle,
-            // A group's are told by `resize`.
+            // `resize` sets it for groups.
             pods_count: usize::from(matches!(unit, UnitId::Pod(_))),
             tries_count: 0,
             placed: false,
@@ -443,19 +445,19 @@ impl Queue {
             starved_at: None,
             failed_reservations_count: 0,
         };
-        let entry = self.entries.entry(unit).or_insert_with(fresh);
-        entry.order = turn;
+        let entry = self.entries.entry(unit).or_insert_with(new_entry);
+        entry.order = order;
         entry
     }
 
-    /// Takes the unit off the list it stands on, and puts it on the ready list if that is where it goes.
+    /// Removes the unit from the index of its state, and adds it to the ready units if it becomes ready.
     fn move_to(&mut self, unit: UnitId, next: UnitQueueState, by: QueueEvent) {
-        let entry = self.entries.get(&unit).expect("a standing unit is in the queue");
-        let turn = entry.order;
+        let entry = self.entries.get(&unit).expect("a unit that moves is in the queue");
+        let order = entry.order;
         match &entry.state {
             UnitQueueState::Idle => {}
             UnitQueueState::Ready => {
-                self.ready.remove(&(turn, unit));
+                self.ready.remove(&(order, unit));
             }
             UnitQueueState::Unschedulable(waiting) => {
                 if let Some(at) = waiting.recount {
@@ -482,7 +484,7 @@ impl Queue {
             }
         }
         if next == UnitQueueState::Ready {
-            self.ready.insert((turn, unit));
+            self.ready.insert((order, unit));
         }
         self.set_state(unit, next, by);
     }
@@ -492,7 +494,7 @@ impl Queue {
     }
 
     fn set_state(&mut self, unit: UnitId, next: UnitQueueState, by: QueueEvent) {
-        let entry = self.entries.get_mut(&unit).expect("a standing unit is in the queue");
+        let entry = self.entries.get_mut(&unit).expect("a unit that moves is in the queue");
         let counted = CountedUnit { is_group: matches!(unit, UnitId::Group(_)), pods: entry.pods_count };
         self.counts.record_move(counted, entry.state.sub_queue(), next.sub_queue(), by);
         entry.state = next;
@@ -501,19 +503,19 @@ impl Queue {
 
 #[cfg(test)]
 impl Queue {
-    /// Panics unless what is kept up to date equals what is counted anew. `pods_count`: how many pods of a group wait.
+    /// Panics unless the counts equal newly computed ones. `pods_count`: how many pods of a group are pending.
     pub(crate) fn assert_counted(&self, pods_count: impl Fn(GroupId) -> usize) {
-        let mut anew = QueueCounters::default();
+        let mut recounted = QueueCounters::default();
         for (unit, entry) in &self.entries {
             let pods = match unit {
                 UnitId::Pod(_) => 1,
                 UnitId::Group(group) => pods_count(*group),
             };
             let counted = CountedUnit { is_group: matches!(unit, UnitId::Group(_)), pods };
-            anew.record_move(counted, None, entry.state.sub_queue(), QueueEvent::UnitChanged);
+            recounted.record_move(counted, None, entry.state.sub_queue(), QueueEvent::UnitChanged);
         }
-        for line in SubQueue::ALL {
-            assert_eq!(self.counts.of(line), anew.of(line), "{line:?}");
+        for sub_queue in SubQueue::ALL {
+            assert_eq!(self.counts.of(sub_queue), recounted.of(sub_queue), "{sub_queue:?}");
         }
     }
 }
@@ -540,13 +542,13 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_takes_little_room() {
+    fn a_queue_entry_is_at_most_96_bytes() {
         assert!(size_of::<QueueEntry>() <= 96, "{}", size_of::<QueueEntry>());
         assert!(size_of::<(QueueOrder, UnitId)>() <= 32, "{}", size_of::<(QueueOrder, UnitId)>());
     }
 
     #[test]
-    fn a_crowd_that_was_placed_leaves_no_room_behind() {
+    fn memory_shrinks_after_many_units_are_placed() {
         let (mut queue, mut pods, view) = (queue(), Pods::default(), Arc::new(PodView::default()));
         let units: Vec<_> = (0..1000).map(|_| UnitId::Pod(pods.add(&view, None, Arc::default()))).collect();
         units.iter().for_each(|unit| queue.enqueue(*unit, QueueOrder::default()));

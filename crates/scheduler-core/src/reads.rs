@@ -1,9 +1,9 @@
-//! What filters and scores read of a pod. Whatever none of them reads does not tell two pods apart.
+//! What filters and scores read of a pod. Fields that none of them reads do not distinguish classes.
 
 use std::collections::BTreeSet;
 use std::ops::BitOr;
 
-/// What a filter or score reads of a pod: parts of its spec, and labels and annotations by key.
+/// What a filter or score reads of a pod: fields of its spec, and labels and annotations by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadSet {
     pub(crate) fields: PodSpecFields,
@@ -12,9 +12,9 @@ pub struct ReadSet {
 }
 
 impl ReadSet {
-    /// Only these parts; [`Parts::NONE`] for nothing at all.
-    pub fn fields(parts: PodSpecFields) -> ReadSet {
-        ReadSet { fields: parts, ..ReadSet::default() }
+    /// Only these fields; [`PodSpecFields::NONE`] for nothing at all.
+    pub fn fields(fields: PodSpecFields) -> ReadSet {
+        ReadSet { fields, ..ReadSet::default() }
     }
 
     /// The value of the pod's label `key` as well.
@@ -29,7 +29,7 @@ impl ReadSet {
         self
     }
 
-    /// What either reads.
+    /// The union of both.
     pub(crate) fn union(mut self, other: &ReadSet) -> ReadSet {
         self.fields = self.fields | other.fields;
         self.labels.extend(other.labels.iter().cloned());
@@ -38,7 +38,7 @@ impl ReadSet {
     }
 }
 
-/// A set of the parts of a pod's spec that placement reads. Each is one field of [`Class`](crate::Class).
+/// A set of the spec fields that placement reads. Each is one field of [`Class`](crate::Class).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodSpecFields(u8);
 
@@ -53,7 +53,7 @@ impl PodSpecFields {
     pub const REQUIRED_NODES: PodSpecFields = PodSpecFields(4);
     /// The preferred terms of node affinity.
     pub const PREFERRED_NODES: PodSpecFields = PodSpecFields(8);
-    /// The node the pod names.
+    /// The node that the pod names.
     pub const NODE_NAME: PodSpecFields = PodSpecFields(16);
     /// Container images.
     pub const IMAGES: PodSpecFields = PodSpecFields(32);

@@ -1,8 +1,8 @@
-//! Counts who refused: a histogram of the refusing filter, per domain and overall.
+//! Counts refusing filters: a histogram per domain and overall.
 //!
-//! The counts describe the moment after everything that fits was put in place, so they say what the next pod lacks.
-//! For one class that moment need not be simulated: a node with n slots is full after n pods, and the filters can tell
-//! what then is missing.
+//! The counts describe the moment after everything that fits was placed, so they say what the next pod lacks. For one
+//! class that moment need not be simulated: a node with n slots is full after n pods, and the filters can say what is
+//! missing then.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use crate::slots::{Region, RegionRanking};
 /// What is missing, and where.
 #[derive(Debug)]
 pub(crate) struct Shortage {
-    /// The class whose pods find no room.
+    /// The class whose pods do not fit.
     class: ClassId,
-    /// The region that takes most of the unit; `None` when there is none at all.
+    /// The region in which most of the unit fits; `None` when there is none at all.
     nearest: Option<Region>,
-    /// How many pods of the unit it takes.
+    /// How many pods of the unit fit there.
     fits_count: usize,
     proven: bool,
 }
 
 impl Shortage {
-    /// The shortage that showed when pods were placed one by one. `proven`: no other way to place them does better.
-    pub(crate) fn from_placement(places: &UnitPlacement, region: Region, proven: bool) -> Shortage {
-        let class = places.unplaced_class.expect("some pod found no node");
-        Shortage { class, nearest: Some(region), fits_count: places.assignments.len(), proven }
+    /// The shortage after pods were placed one by one. `proven`: no other placement is better.
+    pub(crate) fn from_placement(placement: &UnitPlacement, region: Region, proven: bool) -> Shortage {
+        let class = placement.unplaced_class.expect("some pod was not placed");
+        Shortage { class, nearest: Some(region), fits_count: placement.assignments.len(), proven }
     }
 
-    /// The shortage that the sums alone show; they are upper bounds, so what they deny is proven.
+    /// The shortage that the sums alone show. They are upper bounds, so what they reject is proven.
     pub(crate) fn from_sums(
         demand: &Demand,
         ranking: &RegionRanking,
@@ -50,15 +50,15 @@ impl Shortage {
             };
             slots < pods_count as u64
         };
-        let short = demand.class_counts.iter().find(|lot| is_short(lot.class, lot.count));
+        let short = demand.class_counts.iter().find(|count| is_short(count.class, count.count));
         let fits_count = ranking.nearest.map_or(0, |(_, fits)| fits as usize);
         let class = short.unwrap_or(&demand.class_counts[0]).class;
         Shortage { class, nearest, fits_count, proven: true }
     }
 }
 
-/// A group whose members already run in several domains can be completed in none, and where some run in no domain nobody
-/// can tell in which.
+/// The refusal of a group whose members already run in several domains, so that none can have them all, or on nodes
+/// without a domain, so that the domain is unknown.
 pub(crate) fn members_are_split(demand: &Demand, cluster: &Cluster) -> Option<Refusal> {
     let is_split = |constraint: &&DomainConstraint| {
         constraint.member_domains.len() > 1 || !constraint.members_without_domain.is_empty()
@@ -81,16 +81,16 @@ pub(crate) fn members_are_split(demand: &Demand, cluster: &Cluster) -> Option<Re
 
 /// The refusal of a unit.
 pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, classes: &mut Classes) -> Refusal {
-    let could_wait = fits_when_empty(demand, cluster, classes);
+    let can_fit_later = fits_when_empty(demand, cluster, classes);
     let topology = demand.constraint.as_ref().map(|constraint| constraint.topology);
     let (class, index) = classes.with_current_index(shortage.class, cluster);
-    let findings = ClassReasons::of(topology, class, index, cluster);
+    let reasons = ClassReasons::of(topology, class, index, cluster);
     let nearest = match shortage.nearest {
         Some(Region::Domain(topology, domain)) => Some((topology, domain)),
         _ => None,
     };
-    let members_in: &[DomainId] = demand.constraint.as_ref().map_or(&[], |constraint| &constraint.member_domains);
-    let overall = findings.overall(nearest.map(|(_, domain)| domain), members_in);
+    let member_domains: &[DomainId] = demand.constraint.as_ref().map_or(&[], |constraint| &constraint.member_domains);
+    let overall = reasons.overall(nearest.map(|(_, domain)| domain), member_domains);
     let missing = demand.required_count().saturating_sub(shortage.fits_count);
     let cause = match &demand.constraint {
         Some(constraint) if shortage.nearest.is_none() => {
@@ -108,19 +108,19 @@ pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, c
             value: cluster.names.text(cluster.topology(topology).value(domain)).to_string(),
             fits_count: shortage.fits_count,
             missing_count: missing,
-            nodes_count: findings.domains[domain.at()].nodes_count,
-            reasons: findings.domains[domain.at()].filled.to_histogram(cluster),
-            pinned: !members_in.is_empty(),
+            nodes_count: reasons.domains[domain.at()].nodes_count,
+            reasons: reasons.domains[domain.at()].filled.to_histogram(cluster),
+            pinned: !member_domains.is_empty(),
         }),
         reasons: overall.to_histogram(cluster),
-        domains: findings.report(members_in, cluster),
+        domains: reasons.report(member_domains, cluster),
         proven: shortage.proven,
-        can_fit_later: could_wait,
+        can_fit_later,
         ..Refusal::new(demand.unit.clone(), demand.wanted_count(), demand.pods_count(), demand.placed_count)
     }
 }
 
-/// Whether the unit would fit if all pods left. An upper bound where classes are mixed, so "no" is certain.
+/// Whether the unit would fit if all pods left. An upper bound for several classes, so "no" is proven.
 fn fits_when_empty(demand: &Demand, cluster: &Cluster, classes: &mut Classes) -> bool {
     let required = demand.required_count() as u64;
     let domains_count = match &demand.constraint {
@@ -128,16 +128,16 @@ fn fits_when_empty(demand: &Demand, cluster: &Cluster, classes: &mut Classes) ->
         None => 1,
     };
     let mut fits = vec![0; domains_count];
-    for lot in &demand.class_counts {
-        let (class, index) = classes.with_current_index(lot.class, cluster);
+    for class_count in &demand.class_counts {
+        let (class, index) = classes.with_current_index(class_count.class, cluster);
         let mut slots = vec![0; domains_count];
-        for (at, room) in index.slots_when_empty(class, cluster).iter().enumerate() {
+        for (at, node_slots) in index.slots_when_empty(class, cluster).iter().enumerate() {
             if let Some(domain) = domain_at(demand.constraint.as_ref(), NodeIndex(at as u32), cluster) {
-                slots[domain] += u64::from(*room);
+                slots[domain] += u64::from(*node_slots);
             }
         }
         for (fits, slots) in fits.iter_mut().zip(slots) {
-            *fits += slots.min(lot.count as u64);
+            *fits += slots.min(class_count.count as u64);
         }
     }
     fits.into_iter().any(|fits| fits >= required)
@@ -150,7 +150,7 @@ fn domain_at(constraint: Option<&DomainConstraint>, node: NodeIndex, cluster: &C
     allowed.then(|| domain.at())
 }
 
-/// Who refuses which nodes to a class, by domain; kept with the class's index while nothing changes.
+/// Which filters refuse which nodes to a class, by domain; cached with the class's index while nothing changes.
 #[derive(Debug)]
 pub(crate) struct ClassReasons {
     topology: Option<TopologyId>,
@@ -164,11 +164,11 @@ pub(crate) struct ClassReasons {
 struct DomainReasons {
     nodes_count: usize,
     slots: u64,
-    /// Nodes that take at least one pod.
+    /// Nodes with at least one slot.
     open_count: usize,
-    /// Reasons of the nodes that take none.
+    /// Reasons of the nodes without slots.
     closed: ReasonTally,
-    /// Reasons of all nodes once each has taken what it can.
+    /// Reasons of all nodes once their slots are used.
     filled: ReasonTally,
 }
 
@@ -179,9 +179,9 @@ impl ClassReasons {
         index: &'a mut ClassIndex,
         cluster: &Cluster,
     ) -> &'a mut ClassReasons {
-        let at = index.cached_reasons.iter().position(|findings| findings.topology == topology).unwrap_or_else(|| {
-            let findings = ClassReasons::build(topology, class, index, cluster);
-            index.cached_reasons.push(findings);
+        let at = index.cached_reasons.iter().position(|reasons| reasons.topology == topology).unwrap_or_else(|| {
+            let reasons = ClassReasons::build(topology, class, index, cluster);
+            index.cached_reasons.push(reasons);
             index.cached_reasons.len() - 1
         });
         &mut index.cached_reasons[at]
@@ -190,7 +190,7 @@ impl ClassReasons {
     fn build(topology: Option<TopologyId>, class: &Class, index: &ClassIndex, cluster: &Cluster) -> ClassReasons {
         let domains = topology.map(|id| cluster.topology(id));
         let domains_count = domains.map_or(1, |domains| domains.domains().len());
-        let mut findings = ClassReasons {
+        let mut reasons = ClassReasons {
             topology,
             domains: vec![DomainReasons::default(); domains_count],
             unlabelled_count: 0,
@@ -202,21 +202,21 @@ impl ClassReasons {
                 None => Some(0),
             };
             match domain {
-                Some(domain) => findings.domains[domain].add_node(node, class, index, cluster),
-                None => findings.unlabelled_count += 1,
+                Some(domain) => reasons.domains[domain].add_node(node, class, index, cluster),
+                None => reasons.unlabelled_count += 1,
             }
         }
-        findings
+        reasons
     }
 
-    /// Reasons over all nodes, when the unit fills the nearest domain as far as it goes and no other. Those of members
-    /// that have a place are the only ones there are.
-    fn overall(&self, nearest: Option<DomainId>, members_in: &[DomainId]) -> ReasonTally {
+    /// Reasons over all nodes after the unit has filled the nearest domain. If members are placed, only their domains
+    /// are allowed.
+    fn overall(&self, nearest: Option<DomainId>, member_domains: &[DomainId]) -> ReasonTally {
         let mut overall = ReasonTally::default();
         for (at, domain) in self.domains.iter().enumerate() {
             if self.topology.is_none() || nearest.is_some_and(|nearest| nearest.at() == at) {
                 overall.add_all(&domain.filled);
-            } else if !members_in.is_empty() {
+            } else if !member_domains.is_empty() {
                 overall.add(Reason::OTHER_DOMAIN, domain.nodes_count);
             } else {
                 overall.add_all(&domain.closed);
@@ -227,21 +227,21 @@ impl ClassReasons {
         overall
     }
 
-    /// Every domain that the unit may go to: those of members that have a place, or all.
-    fn report(&mut self, members_in: &[DomainId], cluster: &Cluster) -> Arc<[DomainReport]> {
+    /// Every domain that the unit may use: those of placed members, or all.
+    fn report(&mut self, member_domains: &[DomainId], cluster: &Cluster) -> Arc<[DomainReport]> {
         let Some(topology) = self.topology.map(|id| cluster.topology(id)) else { return Arc::from([]) };
-        let report_of = |domain: DomainId, found: &DomainReasons| DomainReport {
+        let report_of = |domain: DomainId, reasons: &DomainReasons| DomainReport {
             value: cluster.names.text(topology.value(domain)).to_string(),
-            nodes_count: found.nodes_count,
-            slots_count: found.slots,
-            reasons: found.filled.to_histogram(cluster),
+            nodes_count: reasons.nodes_count,
+            slots_count: reasons.slots,
+            reasons: reasons.filled.to_histogram(cluster),
         };
-        if !members_in.is_empty() {
-            return members_in.iter().map(|domain| report_of(*domain, &self.domains[domain.at()])).collect();
+        if !member_domains.is_empty() {
+            return member_domains.iter().map(|domain| report_of(*domain, &self.domains[domain.at()])).collect();
         }
         let report = self.report.get_or_insert_with(|| {
-            let domains = topology.domains().zip(&self.domains).filter(|(_, found)| found.nodes_count > 0);
-            let mut reports: Vec<_> = domains.map(|(domain, found)| report_of(domain, found)).collect();
+            let domains = topology.domains().zip(&self.domains).filter(|(_, reasons)| reasons.nodes_count > 0);
+            let mut reports: Vec<_> = domains.map(|(domain, reasons)| report_of(domain, reasons)).collect();
             reports.sort_by(|a, b| a.value.cmp(&b.value));
             Arc::from(reports)
         });
@@ -265,7 +265,7 @@ impl DomainReasons {
                 self.closed.add(reason, 1);
                 self.filled.add(reason, 1);
             }),
-            // All filters agree on the node, so only counted ones can object after as many pods as it takes.
+            // No filter refuses the node, so only counted filters can refuse it once its slots are used.
             None => {
                 let mut is_full = false;
                 for (_, filter) in index.plugins().counted_filters() {
@@ -291,7 +291,7 @@ impl ReasonTally {
         if nodes_count == 0 {
             return;
         }
-        match self.0.iter_mut().find(|(known, _)| *known == reason) {
+        match self.0.iter_mut().find(|(existing, _)| *existing == reason) {
             Some((_, count)) => *count += nodes_count,
             None => self.0.push((reason, nodes_count)),
         }

@@ -1,4 +1,4 @@
-//! A "no", and its words. Refusing is an answer with reasons, not an error.
+//! Why a unit does not fit, and its message. A refusal is a result with reasons, not an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,55 +14,55 @@ const MAX_NODES: usize = 3;
 /// Why a unit waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Who waits.
+    /// The unit.
     pub unit: Unit,
-    /// What kind of obstacle it is.
+    /// The kind of obstacle.
     pub cause: RefusalCause,
-    /// Whether the unit is a gang: all of `wanted_count` or none.
+    /// Whether the unit is a gang: at least `wanted_count` pods or none.
     pub is_gang: bool,
-    /// How many members there must be at least: `minCount`, or 1.
+    /// How many members must be placed: `minCount`, or 1.
     pub wanted_count: usize,
-    /// How many pods were to be placed.
+    /// How many pods are pending.
     pub pods_count: usize,
-    /// How many members have their place already; they count toward `wanted_count`.
+    /// How many members are already placed; they count toward `wanted_count`.
     pub placed_count: usize,
-    /// How many of the pods could be placed at most, in the best domain.
+    /// How many of the pods fit at most, in the best domain.
     pub fits_count: usize,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes_count: usize,
-    /// The domain that takes most, for a unit that must share one.
+    /// The domain in which most pods fit, for a unit with a topology key.
     pub nearest: Option<NearestDomain>,
-    /// Reasons over all nodes, for the first pod that finds no place.
+    /// Reasons over all nodes, for the first pod that does not fit.
     pub reasons: Histogram,
-    /// Every domain of the topology key that the unit may go to, by value; empty without a key.
+    /// Every domain of the topology key that the unit may use, by value; empty without a key.
     pub domains: Arc<[DomainReport]>,
-    /// Whether it is certain that the unit does not fit now. Otherwise only no place was found.
+    /// Whether it is certain that the unit does not fit now. Otherwise no placement was found.
     pub proven: bool,
     /// Whether the unit could fit once running pods leave. If not, only other nodes or another request can help.
     pub can_fit_later: bool,
-    /// Pods that name the group and are not placed with it.
+    /// Pods that name the group but are not placed with it.
     pub excluded: ExcludedCounts,
-    /// What would help.
+    /// Changes that would let the unit fit.
     pub remedies: RemedyStatus,
 }
 
-/// Pods that name a group and are not placed with it now, by reason.
+/// Pods that name a group but are not placed with it now, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExcludedCounts {
     /// They have scheduling gates.
     pub gated_count: usize,
-    /// Another scheduler places them.
+    /// They belong to another scheduler.
     pub other_scheduler_count: usize,
-    /// The group belongs to somebody else than they do.
+    /// The group belongs to another owner.
     pub other_owner_count: usize,
-    /// Their priority is not the group's, and the configuration makes that a reason.
+    /// Their priority differs from the group's, and the configuration refuses that.
     pub priority_mismatch_count: usize,
-    /// They demand something of their place which no plugin looks at.
+    /// They have placement terms that no plugin supports.
     pub unsupported_count: usize,
 }
 
 impl ExcludedCounts {
-    /// ` (1 is gated, 2 belong to another owner)`; nothing when there are none.
+    /// ` (1 is gated, 2 belong to another owner)`; empty when there are none.
     fn text(self) -> String {
         let of = |count: usize, one: &str, many: &str| match count {
             0 => None,
@@ -71,89 +71,89 @@ impl ExcludedCounts {
         };
         let all = [
             of(self.gated_count, "is gated", "are gated"),
-            of(self.other_scheduler_count, "is another scheduler's", "are another scheduler's"),
+            of(self.other_scheduler_count, "belongs to another scheduler", "belong to another scheduler"),
             of(self.other_owner_count, "belongs to another owner", "belong to another owner"),
             of(self.priority_mismatch_count, "has another priority", "have another priority"),
-            of(self.unsupported_count, "has terms that are not supported", "have terms that are not supported"),
+            of(self.unsupported_count, "has unsupported terms", "have unsupported terms"),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
         if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
     }
 }
 
-/// What kind of obstacle a unit meets.
+/// The kind of obstacle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusalCause {
-    /// Not enough room on the nodes.
+    /// Not enough capacity on the nodes.
     DoesNotFit,
-    /// A gang of which fewer pods exist than it needs.
+    /// A gang with fewer pods than it needs.
     Incomplete,
     /// The pods name a PodGroup that does not exist.
     NoPodGroup,
-    /// A CompositePodGroup above the PodGroup does not exist, or is of a kind that the server does not serve.
+    /// A CompositePodGroup above the PodGroup does not exist, or the server does not serve its kind.
     NoParent {
         /// The CompositePodGroup.
         parent: ObjectKey,
     },
-    /// A CompositePodGroup above the PodGroup asks for more than Basic, which is not placed yet.
+    /// A CompositePodGroup above the PodGroup requests more than Basic, which is not supported yet.
     ParentNotBasic {
         /// The CompositePodGroup.
         parent: ObjectKey,
     },
     /// CompositePodGroups above the PodGroup are parents of each other.
     ParentCycle {
-        /// Each is the parent of the one before, and the first that of the last.
+        /// Each is the parent of the previous one, and the first is that of the last.
         parents: Vec<ObjectKey>,
     },
-    /// No node carries the topology key.
+    /// No node has the topology key.
     NoDomain {
         /// The topology key.
         key: String,
     },
-    /// Members already run in several domains of the key they must share, or on nodes that are in none.
+    /// Members already run in several domains of their topology key, or on nodes without the label.
     MembersSplit {
         /// The topology key.
         key: String,
         /// The domains, sorted.
         values: Vec<String>,
-        /// Nodes of members that do not carry the key, sorted.
+        /// Nodes of members without the label, sorted.
         unlabelled: Vec<String>,
     },
-    /// A Basic group that must share a domain has gated pods.
+    /// A Basic group with a topology key has gated pods.
     Gated,
-    /// The pod, or pods of the gang, demand something of their place which no plugin looks at.
+    /// The pod, or pods of the gang, have placement terms that no plugin supports.
     UnsupportedTerms {
-        /// Those fields of the pod's spec.
+        /// The fields of the pod's spec.
         fields: Vec<&'static str>,
     },
-    /// The pod names a group that belongs to somebody else.
+    /// The pod names a group of another owner.
     OtherOwner {
         /// The group.
         group: ObjectKey,
     },
-    /// The pod's priority is not that of its group.
+    /// The pod's priority differs from its group's.
     PriorityMismatch {
         /// The group.
         group: ObjectKey,
     },
 }
 
-/// The domain that comes closest.
+/// The domain in which most pods fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearestDomain {
     /// Topology key.
     pub key: String,
     /// Label value.
     pub value: String,
-    /// How many of the waiting pods fit there.
+    /// How many of the pending pods fit there.
     pub fits_count: usize,
-    /// How many more would have to.
+    /// How many more would have to fit.
     pub missing_count: usize,
-    /// How many nodes it has.
+    /// The number of its nodes.
     pub nodes_count: usize,
-    /// What its nodes lack once they have taken what they can.
+    /// What its nodes lack once their slots are used.
     pub reasons: Histogram,
-    /// Whether members that already run leave no other choice.
+    /// Whether running members leave no other choice.
     pub pinned: bool,
 }
 
@@ -162,15 +162,15 @@ pub struct NearestDomain {
 pub struct DomainReport {
     /// Label value.
     pub value: String,
-    /// How many nodes it has.
+    /// The number of its nodes.
     pub nodes_count: usize,
-    /// How many pods like the first that found no place fit there.
+    /// How many pods like the first one that does not fit would fit there.
     pub slots_count: u64,
-    /// What its nodes lack once they have taken what they can.
+    /// What its nodes lack once their slots are used.
     pub reasons: Histogram,
 }
 
-/// How many nodes each reason refused; a node can have several.
+/// How many nodes each reason refuses; a node can have several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(pub BTreeMap<String, usize>);
 
@@ -195,49 +195,48 @@ impl Refusal {
         }
     }
 
-    /// Whether the unit has all it asked for, and only pods beyond that wait. Its group then counts as scheduled.
+    /// Whether the unit has what it requires, and only extra pods wait. Its group then counts as scheduled.
     pub fn is_about_extra_pods(&self) -> bool {
         self.placed_count >= self.wanted_count
     }
 
-    /// The text for the condition of the group, or of the pod if it has none; with ways out, where some are known.
+    /// The text for the condition of the group, or of the pod if it has none; with remedies, if there are any.
     pub fn message(&self) -> String {
         self.plain_message() + &self.remedies_clause()
     }
 
-    /// The same without ways out.
+    /// The same without remedies.
     pub fn plain_message(&self) -> String {
         match &self.cause {
             RefusalCause::Incomplete => {
-                let exist = self.pods_count + self.placed_count;
-                let aside = self.excluded.text();
-                format!("waiting for pods: {exist} of minCount {} exist{aside}", self.wanted_count)
+                let existing = self.pods_count + self.placed_count;
+                let excluded = self.excluded.text();
+                format!("waiting for pods: {existing} of minCount {} exist{excluded}", self.wanted_count)
             }
             RefusalCause::Gated => {
-                let aside = self.excluded.text();
-                format!("waiting for all pods of the group, which have to share one topology domain{aside}")
+                let excluded = self.excluded.text();
+                format!("waiting for all pods of the group, which must share one topology domain{excluded}")
             }
             RefusalCause::UnsupportedTerms { fields } => format!(
-                "this scheduler does not support {}: such pods wait; the setting scheduler.unsupportedTerms: ignore has \
-                 them placed without regard to it",
+                "this scheduler does not support {}; such pods wait unless scheduler.unsupportedTerms is set to ignore",
                 fields.join(", ")
             ),
             RefusalCause::OtherOwner { group } => format!("podgroup {group} belongs to another owner than this pod"),
             RefusalCause::PriorityMismatch { group } => {
-                format!("the priority of this pod is not that of podgroup {group}")
+                format!("the priority of this pod differs from that of podgroup {group}")
             }
             RefusalCause::NoPodGroup => format!("waiting for podgroup {} to exist", self.unit.key()),
             RefusalCause::NoParent { parent } => format!("waiting for compositepodgroup {parent} to exist"),
             RefusalCause::ParentNotBasic { parent } => format!(
-                "compositepodgroup {parent} asks for more than Basic, which this scheduler does not place yet: its pods \
-                 wait, since they would start without their sibling groups"
+                "compositepodgroup {parent} requests more than Basic, which this scheduler does not support yet; the pods \
+            wait because they would start without their sibling groups"
             ),
             RefusalCause::ParentCycle { parents } => {
                 let chain: Vec<String> = parents.iter().chain(parents.first()).map(ObjectKey::to_string).collect();
                 let chain = chain.join(" → ");
                 format!("the parents of the group form a cycle, compositepodgroup {chain}: delete one of them")
             }
-            RefusalCause::NoDomain { key } => format!("no node carries the topology key {key}"),
+            RefusalCause::NoDomain { key } => format!("no node has the topology label {key}"),
             RefusalCause::MembersSplit { key, values, .. } if values.len() > 1 => {
                 format!("members already run in several domains of {key}: {}", values.join(", "))
             }
@@ -247,15 +246,15 @@ impl Refusal {
         }
     }
 
-    /// `; ways out: …`; nothing while none are known.
+    /// `; remedies: …`; empty if none are known.
     fn remedies_clause(&self) -> String {
         match &self.remedies {
-            RemedyStatus::Found(advice) => advice.clause(),
+            RemedyStatus::Found(report) => report.clause(),
             RemedyStatus::NotSearched | RemedyStatus::Pending => String::new(),
         }
     }
 
-    /// The text for the condition of each pod that waits, in kube-scheduler's form.
+    /// The text for the condition of each pending pod, in kube-scheduler's form.
     pub fn pod_message(&self) -> String {
         if self.cause != RefusalCause::DoesNotFit {
             return self.plain_message();
@@ -266,7 +265,7 @@ impl Refusal {
         let mut counts: Vec<_> = self.reasons.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         counts.sort_unstable();
         let (fit, wanted) = (self.placed_count + self.fits_count, self.wanted_count);
-        // Where some would find a node, it is the group that is refused, and no node alone would help a pod of it.
+        // If some pods fit, the group is refused, and no node alone would help a pod of it.
         let group = match self.unit {
             Unit::Group(_) if self.is_gang && (1..wanted).contains(&fit) => {
                 format!("pod group is unschedulable, {fit} of {wanted} pods fit; for one more ")
@@ -286,7 +285,7 @@ impl Refusal {
             None => (String::new(), self.nodes_count, &self.reasons),
         };
         let lacking = if nodes_count == 0 { "there are no nodes".to_owned() } else { reasons.describe(nodes_count) };
-        // Not how many: pods come one by one, and this stands in a condition for some seconds.
+        // Without a number: pods arrive one by one, and the message stays in the condition for some seconds.
         if self.is_about_extra_pods() {
             return format!("no more pods fit{place} ({lacking})");
         }
@@ -312,7 +311,7 @@ impl Histogram {
     }
 }
 
-/// Members on nodes that do not say which domain they are in.
+/// The message for members on nodes without the topology label.
 fn unlabelled_message(key: &str, nodes: &[String]) -> String {
     match nodes {
         [node] => format!(

@@ -1,4 +1,4 @@
-//! Ways out of a refusal, and their words. Each was tried on the cluster as it is before it is said.
+//! Remedies for a refusal, and their text. Each is tried on the current cluster before it is reported.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,92 +10,91 @@ use types::views::ObjectKey;
 
 use crate::decision::ChosenDomain;
 
-/// How many ways the text of a condition names.
+/// How many remedies the text of a condition names.
 const MAX_REMEDIES_IN_CONDITION: usize = 2;
-/// How many of those who are to leave a text names.
+/// How many blockers a text names.
 const MAX_NAMES: usize = 3;
 
-/// What would help a refused unit.
+/// The remedies for a refused unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemedyReport {
-    /// What asks least of the user first. Each helps by itself, if nothing else changes.
+    /// Ordered by the effort for the user, the least first. Each helps by itself, if nothing else changes.
     pub remedies: Vec<Remedy>,
-    /// Whether the search for ways ended before everything was looked at: there may be others, and cheaper ones.
+    /// Whether the search reached a limit: there may be other, cheaper remedies.
     pub truncated: bool,
 }
 
-/// Whether ways out of a refusal are known.
+/// Whether remedies for a refusal are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RemedyStatus {
-    /// Nobody has looked for any.
+    /// No search has run.
     #[default]
     NotSearched,
-    /// They are being looked for, and told next.
+    /// A search is due and reports next.
     Pending,
-    /// These were found.
+    /// The result of the search.
     Found(Arc<RemedyReport>),
 }
 
-/// One way out: with this change alone the unit would be placed now.
+/// One remedy: with this change alone the unit would be placed now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// A gang asks for fewer pods.
+    /// Lower the gang's `minCount`.
     LowerMinCount {
-        /// The new `minCount`; members that have their place already count.
+        /// The new `minCount`; placed members count toward it.
         to: usize,
-        /// Whether it is certain that no larger number would do.
+        /// Whether it is certain that no larger value helps.
         is_largest: bool,
     },
-    /// The pods share a domain of another key. The key of an object that exists cannot be changed, so that it has to be
-    /// deleted and created anew.
+    /// Use another topology key. The key of an existing object is immutable, so the object must be recreated.
     OtherKey {
         /// The key of the group.
         from: String,
-        /// A wider one that nodes carry.
+        /// A wider one that nodes have.
         to: String,
-        /// The domain in which they would be.
+        /// The domain in which the pods would be placed.
         value: String,
-        /// What has to be created anew.
+        /// The object that must be recreated.
         recreate: RootOwner,
     },
-    /// The pods need not share a domain. This needs a new object as well.
+    /// Use no topology key. The object must be recreated as well.
     NoKey {
         /// The key of the group.
         from: String,
-        /// What has to be created anew.
+        /// The object that must be recreated.
         recreate: RootOwner,
     },
-    /// Some of what runs ends.
+    /// Wait until running units end.
     WaitFor {
-        /// Whose end would make room, if all of them end. None of them can be spared.
+        /// The units whose end frees the capacity. All of them must end.
         blockers: Vec<Blocker>,
-        /// The domain in which that is.
+        /// The domain of that capacity.
         domain: Option<ChosenDomain>,
     },
-    /// Room is no longer held for another group.
+    /// Wait until the reservation for another group ends.
     ReservationEnds {
         /// The group.
         group: ObjectKey,
-        /// When that is at the latest.
+        /// The latest end.
         until: Timestamp,
     },
-    /// There are more nodes.
+    /// Add nodes.
     AddNodes {
         /// How many.
         count: usize,
-        /// With the labels, taints and resources of this node.
+        /// The node whose labels, taints and resources the new ones must have.
         like: String,
-        /// The domain they have to be in.
+        /// The domain of the new nodes.
         domain: Option<ChosenDomain>,
     },
-    /// No node has enough of these for one pod, even without any others on it.
+    /// Add larger nodes: no node, even when empty, has enough of these resources for one pod.
     LargerNodes {
-        /// What is asked for, and what there is.
+        /// The requested and the available amounts.
         shortfalls: Vec<ResourceShortfall>,
     },
 }
 
-/// The object that a user has made and from which a group comes.
+/// The object that a user created and that a group belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootOwner {
     /// Its kind in lower case (`job`, `podgroup`).
@@ -113,36 +112,36 @@ impl fmt::Display for RootOwner {
 /// A running unit whose end would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
-    /// What runs: the kind in lower case (`job`, `podgroup`, `pod`).
+    /// Its kind in lower case (`job`, `podgroup`, `pod`).
     pub kind: String,
     /// Namespace and name.
     pub key: ObjectKey,
-    /// How many pods it has on nodes.
+    /// How many of its pods are on nodes.
     pub pods_count: usize,
-    /// The PodGroup of the pods, where they have one.
+    /// The PodGroup of the pods, if any.
     pub group: Option<ObjectKey>,
 }
 
-/// More of a resource is asked for than any node has.
+/// A resource of which a pod requests more than any node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceShortfall {
     /// The resource.
     pub resource: String,
-    /// What one pod asks for: thousandths of a CPU, whole units of all others.
+    /// What one pod requests: thousandths of a CPU, whole units of all others.
     pub wanted: i64,
     /// What the largest node has.
     pub largest: i64,
 }
 
 impl RemedyReport {
-    /// `; ways out: lower minCount to 6, or wait for job a/b (8 pods)`; nothing where there are none. The first few only:
-    /// a condition is a line.
+    /// `; remedies: lower minCount to 6, or wait for job a/b (8 pods)`; empty if there are none. Only the first few,
+    /// because a condition is one line.
     pub(crate) fn clause(&self) -> String {
-        let ways: Vec<String> = self.remedies.iter().take(MAX_REMEDIES_IN_CONDITION).map(Remedy::text).collect();
-        match ways.as_slice() {
+        let texts: Vec<String> = self.remedies.iter().take(MAX_REMEDIES_IN_CONDITION).map(Remedy::text).collect();
+        match texts.as_slice() {
             [] => String::new(),
-            [one] => format!("; way out: {one}"),
-            many => format!("; ways out: {}", many.join(", or ")),
+            [one] => format!("; remedy: {one}"),
+            several => format!("; remedies: {}", several.join(", or ")),
         }
     }
 }
@@ -152,7 +151,7 @@ impl Remedy {
         matches!(self, Remedy::AddNodes { .. } | Remedy::LargerNodes { .. })
     }
 
-    /// In words, as something to do.
+    /// The remedy as an instruction.
     pub fn text(&self) -> String {
         match self {
             Remedy::LowerMinCount { to, .. } => format!("lower minCount to {to}"),
@@ -160,40 +159,40 @@ impl Remedy {
                 format!("recreate {recreate} with the topology key {to} instead of {from}")
             }
             Remedy::NoKey { from, recreate } => format!("recreate {recreate} without the topology key {from}"),
-            Remedy::WaitFor { blockers: leaving, domain } => {
+            Remedy::WaitFor { blockers, domain } => {
                 let place = domain.as_ref().map(|domain| format!(" in {}", domain.text())).unwrap_or_default();
-                format!("wait for {}{place}", names(leaving))
+                format!("wait for {}{place}", names(blockers))
             }
             Remedy::ReservationEnds { group, until } => {
-                format!("wait until the hold for {group} ends, {} at the latest", rfc3339(*until))
+                format!("wait until the reservation for {group} ends, {} at the latest", rfc3339(*until))
             }
             Remedy::AddNodes { count, like, domain } => {
                 let nodes = if *count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };
                 let place = domain.as_ref().map(|domain| format!(" to {}", domain.text())).unwrap_or_default();
                 format!("add {nodes} like {like}{place}")
             }
-            Remedy::LargerNodes { shortfalls: lacking } => {
-                let each: Vec<String> = lacking.iter().map(ResourceShortfall::text).collect();
-                format!("add larger nodes or ask for less: {}", each.join(", "))
+            Remedy::LargerNodes { shortfalls } => {
+                let each: Vec<String> = shortfalls.iter().map(ResourceShortfall::text).collect();
+                format!("add larger nodes or request less: {}", each.join(", "))
             }
         }
     }
 }
 
 impl ResourceShortfall {
-    /// `nvidia.com/gpu 16, the largest node has 8`.
+    /// `a pod requests nvidia.com/gpu 16, the largest node has 8`.
     fn text(&self) -> String {
         let ResourceShortfall { resource, wanted, largest } = self;
         let amount = |amount: i64| requests::format_amount(resource, amount);
-        format!("a pod asks for {resource} {}, the largest node has {}", amount(*wanted), amount(*largest))
+        format!("a pod requests {resource} {}, the largest node has {}", amount(*wanted), amount(*largest))
     }
 
-    /// What one pod asks for, as manifests write it.
+    /// What one pod requests, as in manifests.
     pub fn wanted_text(&self) -> String {
         requests::format_amount(&self.resource, self.wanted)
     }
 
-    /// What the largest node has, as manifests write it.
+    /// What the largest node has, as in manifests.
     pub fn largest_text(&self) -> String {
         requests::format_amount(&self.resource, self.largest)
     }
@@ -206,14 +205,14 @@ impl ChosenDomain {
     }
 }
 
-fn names(leaving: &[Blocker]) -> String {
+fn names(blockers: &[Blocker]) -> String {
     let name = |one: &Blocker| match (one.kind.as_str(), one.pods_count) {
         ("pod", _) => format!("pod {}", one.key),
         (kind, 1) => format!("{kind} {} (1 pod)", one.key),
         (kind, count) => format!("{kind} {} ({count} pods)", one.key),
     };
-    let mut named: Vec<String> = leaving.iter().take(MAX_NAMES).map(name).collect();
-    let rest = leaving.len() - named.len();
+    let mut named: Vec<String> = blockers.iter().take(MAX_NAMES).map(name).collect();
+    let rest = blockers.len() - named.len();
     if rest > 0 {
         named.push(format!("{rest} more"));
     }
@@ -230,8 +229,8 @@ mod tests {
     use types::views::ObjectKey;
 
     #[test]
-    fn those_who_leave_are_named_and_many_are_counted() {
-        let leaving = |count: usize| Remedy::WaitFor {
+    fn a_few_blockers_are_named_and_the_rest_is_counted() {
+        let wait_for = |count: usize| Remedy::WaitFor {
             blockers: (0..count)
                 .map(|n| Blocker {
                     kind: if n == 0 { "pod" } else { "job" }.to_owned(),
@@ -242,15 +241,15 @@ mod tests {
                 .collect(),
             domain: None,
         };
-        assert_eq!(leaving(1).text(), "wait for pod ns/j0");
-        assert_eq!(leaving(2).text(), "wait for pod ns/j0 and job ns/j1 (1 pod)");
-        assert_eq!(leaving(5).text(), "wait for pod ns/j0, job ns/j1 (1 pod), job ns/j2 (2 pods) and 2 more");
+        assert_eq!(wait_for(1).text(), "wait for pod ns/j0");
+        assert_eq!(wait_for(2).text(), "wait for pod ns/j0 and job ns/j1 (1 pod)");
+        assert_eq!(wait_for(5).text(), "wait for pod ns/j0, job ns/j1 (1 pod), job ns/j2 (2 pods) and 2 more");
     }
 
     #[test]
-    fn what_no_node_has_is_told_with_what_there_is() {
-        let lacking = vec![ResourceShortfall { resource: "memory".to_owned(), wanted: 2 << 40, largest: 1 << 40 }];
-        let text = Remedy::LargerNodes { shortfalls: lacking }.text();
-        assert_eq!(text, "add larger nodes or ask for less: a pod asks for memory 2Ti, the largest node has 1Ti");
+    fn larger_nodes_names_the_requested_and_the_largest_amount() {
+        let shortfalls = vec![ResourceShortfall { resource: "memory".to_owned(), wanted: 2 << 40, largest: 1 << 40 }];
+        let text = Remedy::LargerNodes { shortfalls }.text();
+        assert_eq!(text, "add larger nodes or request less: a pod requests memory 2Ti, the largest node has 1Ti");
     }
 }

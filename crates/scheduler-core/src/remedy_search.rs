@@ -1,12 +1,13 @@
-//! Looks for ways out of a refusal. Every way is tried on the cluster before it is told, and the cluster is left as it was.
+//! Searches for remedies for a refusal. Each is tried on the cluster before it is reported, and the cluster does not
+//! change.
 //!
-//! This is no part of a decision: it is done for those who wait, when there is time. Its work is bounded, and the answer
-//! says when that bound was met.
+//! The search is not part of a decision: it runs for waiting units when there is time. Its work is limited, and the
+//! report says when a limit was reached.
 
-mod key; // pods need not be so close together
-mod blockers; // some of what runs ends
-mod min_count; // a gang asks for fewer pods
-mod nodes; // there are more nodes, or larger ones
+mod key; // another topology key, or none
+mod blockers; // running units that must end
+mod min_count; // a lower minCount
+mod nodes; // more nodes, or larger ones
 
 use std::sync::Arc;
 
@@ -22,9 +23,9 @@ use crate::search::SearchBudget;
 
 pub(crate) use blockers::BlockerPlan;
 
-/// How many decisions may be tried for one refusal.
+/// How many trial decisions one search may make.
 const MAX_TRIALS: usize = 24;
-/// How many steps one of them may search.
+/// How many search steps one trial may take.
 const MAX_STEPS: usize = 1000;
 
 /// A unit with pods on nodes.
@@ -34,75 +35,75 @@ pub(crate) struct RunningUnit {
     pub(crate) placed: PlacedUsages,
 }
 
-/// Who asks for advice.
+/// The unit that needs remedies.
 pub(crate) struct RemedyRequest<'a> {
     pub(crate) unit: UnitId,
     pub(crate) demand: &'a Demand,
     pub(crate) refusal: &'a Refusal,
-    /// What the unit comes from.
+    /// The object that the unit belongs to.
     pub(crate) root_owner: &'a RootOwner,
-    /// Nodes of the members that have their place.
+    /// Nodes of the placed members.
     pub(crate) members_on: &'a [NodeIndex],
-    /// What runs; the asking unit may be among it.
+    /// The running units; the unit itself may be among them.
     pub(crate) running: &'a [RunningUnit],
 }
 
-/// What was found, before those who would have to leave have got their names.
+/// The result of the search, before blockers are named.
 pub(crate) struct RemedyCandidates {
     pub(crate) report: RemedyReport,
-    /// To be told before more and larger nodes.
+    /// Reported before more and larger nodes.
     pub(crate) blocker_plan: Option<BlockerPlan>,
 }
 
-/// Looks for ways out for one unit.
+/// Searches for remedies for one unit.
 pub(crate) fn search(
-    asked: &RemedyRequest<'_>,
+    request: &RemedyRequest<'_>,
     cluster: &mut Cluster,
     classes: &mut Classes,
-    steps_max: usize,
+    max_steps: usize,
 ) -> RemedyCandidates {
-    let steps_max = steps_max.min(MAX_STEPS);
-    let mut desk = SearchContext { cluster, classes, trials_left: MAX_TRIALS, max_steps: steps_max, truncated: false };
-    let mut ways = Vec::new();
-    if asked.refusal.cause == RefusalCause::DoesNotFit {
-        ways.extend(min_count::lower_min_count(asked, &mut desk));
+    let max_steps = max_steps.min(MAX_STEPS);
+    let mut context = SearchContext { cluster, classes, trials_left: MAX_TRIALS, max_steps, truncated: false };
+    let mut remedies = Vec::new();
+    if request.refusal.cause == RefusalCause::DoesNotFit {
+        remedies.extend(min_count::lower_min_count(request, &mut context));
     }
-    // A decision is worth making for one pod of a Basic group. What the group is told holds for all of them.
-    let need = &asked.demand.for_all_pending();
-    let asked = &RemedyRequest { demand: need, ..*asked };
-    ways.extend(key::wider_topology_key(asked, &mut desk));
-    // Where the unit would not fit even on empty nodes, nobody's leaving helps.
-    let could_wait = asked.refusal.cause == RefusalCause::DoesNotFit && asked.refusal.can_fit_later;
-    let plan = could_wait.then(|| blockers::plan(asked, &mut desk)).flatten();
-    if asked.refusal.cause == RefusalCause::DoesNotFit {
-        ways.extend(nodes::add_nodes(need, &mut desk));
-        ways.extend(nodes::larger_nodes(asked, &mut desk));
+    // One placed pod is enough for a decision about a Basic group. Remedies must hold for all its pods.
+    let demand = &request.demand.for_all_pending();
+    let request = &RemedyRequest { demand, ..*request };
+    remedies.extend(key::wider_topology_key(request, &mut context));
+    // If the unit would not fit even on empty nodes, no unit's end helps.
+    let can_wait = request.refusal.cause == RefusalCause::DoesNotFit && request.refusal.can_fit_later;
+    let blocker_plan = can_wait.then(|| blockers::plan(request, &mut context)).flatten();
+    if request.refusal.cause == RefusalCause::DoesNotFit {
+        remedies.extend(nodes::add_nodes(demand, &mut context));
+        remedies.extend(nodes::larger_nodes(request, &mut context));
     }
-    RemedyCandidates { report: RemedyReport { remedies: ways, truncated: desk.truncated }, blocker_plan: plan }
+    RemedyCandidates { report: RemedyReport { remedies, truncated: context.truncated }, blocker_plan }
 }
 
 impl RemedyCandidates {
-    /// The advice with the way that waits for others, in its place.
+    /// The report with the remedy that waits for other units in its position.
     pub(crate) fn into_report(self, wait: Option<Remedy>) -> Arc<RemedyReport> {
-        let RemedyReport { remedies: mut ways, truncated: cut } = self.report;
-        let at = ways.iter().position(Remedy::is_about_nodes).unwrap_or(ways.len());
-        wait.into_iter().for_each(|wait| ways.insert(at, wait));
-        Arc::new(RemedyReport { remedies: ways, truncated: cut })
+        let RemedyReport { mut remedies, truncated } = self.report;
+        let at = remedies.iter().position(Remedy::is_about_nodes).unwrap_or(remedies.len());
+        wait.into_iter().for_each(|wait| remedies.insert(at, wait));
+        Arc::new(RemedyReport { remedies, truncated })
     }
 }
 
-/// What looking takes, and how much of it is left.
+/// The state of a search, with its remaining budget.
 pub(crate) struct SearchContext<'a> {
     cluster: &'a mut Cluster,
     classes: &'a mut Classes,
     trials_left: usize,
     max_steps: usize,
-    /// Whether something was left out for want of trials.
+    /// Whether something was skipped because of a limit.
     truncated: bool,
 }
 
 impl SearchContext<'_> {
-    /// Tries a decision; `None` when there were enough of that.
+    /// Tries a decision; `None` when no trials are left.
     fn try_decide(&mut self, demand: &Demand) -> Option<Trial> {
         if self.trials_left == 0 {
             self.truncated = true;

@@ -1,32 +1,32 @@
-//! A cluster without some of its pods. Dropping it brings them back.
+//! An overlay that removes pods from the cluster. Dropping it restores them.
 
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeIndex};
 use crate::requests::Usage;
 
-/// Pods on nodes: where, and what they take.
+/// Pods on nodes: their node and usage.
 pub(crate) type PlacedUsages = Vec<(NodeIndex, Arc<Usage>)>;
 
-/// Pods that do not count on their nodes for as long as this lives.
+/// Pods that do not count on their nodes while this lives.
 pub(crate) struct RemovalOverlay<'a> {
     cluster: &'a mut Cluster,
     removed: PlacedUsages,
 }
 
 impl<'a> RemovalOverlay<'a> {
-    /// Takes pods off their nodes. Those of nodes that are no more stay: nothing fits there anyway, and with its last pod
-    /// such a node would lose its place.
+    /// Removes pods from their nodes. Pods of deleted nodes stay: nothing fits there anyway, and without pods such a
+    /// node would lose its index.
     pub(crate) fn of<'b>(
         pods: impl IntoIterator<Item = &'b (NodeIndex, Arc<Usage>)>,
         cluster: &'a mut Cluster,
     ) -> RemovalOverlay<'a> {
         let present = pods.into_iter().filter(|(node, _)| cluster.node(*node).present);
-        let gone: PlacedUsages = present.cloned().collect();
-        for (node, usage) in &gone {
+        let removed: PlacedUsages = present.cloned().collect();
+        for (node, usage) in &removed {
             cluster.remove_pod(*node, usage);
         }
-        RemovalOverlay { cluster, removed: gone }
+        RemovalOverlay { cluster, removed }
     }
 
     /// The cluster without them.

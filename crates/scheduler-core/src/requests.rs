@@ -1,4 +1,4 @@
-//! What one pod takes from its node: resources, host ports, and the stand-in amounts scores use.
+//! What one pod uses of its node: resources, host ports, and the default amounts that scores assume.
 
 use smallvec::SmallVec;
 use types::SmallMap;
@@ -8,22 +8,22 @@ use types::views::{ContainerView, PodSpecView};
 use crate::cluster::{Cluster, MAX_REQUEST, ResourceId};
 use crate::names::NameId;
 
-/// A pod's demand on its node. Equal pods share one. No amount is more than [`ASKED_MAX`].
+/// A pod's usage of its node. Equal pods share one. No amount is more than [`MAX_REQUEST`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Usage {
     /// Requested amounts above zero, by resource.
     pub(crate) requests: Amounts,
-    /// Requests as scores count them once the pod is on a node: a container that asks for no CPU counts as 100m, for no
-    /// memory as 200 MiB.
+    /// Requests as scores count them once the pod is on a node: a container without a CPU request counts as 100m,
+    /// without a memory request as 200 MiB.
     pub(crate) scored: ScoredRequests,
     /// The same before it is on a node.
-    // Upstream: requests of the pod as a whole are not looked at before, and the stand-ins are not applied after.
+    // Upstream: pod-level requests are ignored before the pod is on a node, and the defaults are not applied after.
     pub(crate) scored_before: ScoredRequests,
     /// Ports of the node that the pod occupies.
     pub(crate) ports: Vec<HostPort>,
 }
 
-/// CPU and memory as the resource scores see them.
+/// CPU and memory as the resource scores count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ScoredRequests {
     pub(crate) cpu_milli: i64,
@@ -49,37 +49,37 @@ impl HostPort {
     }
 }
 
-/// What a container counts with that does not ask.
+/// What a container without a request counts with.
 const DEFAULT_REQUESTS: [(ResourceId, i64); 2] = [(ResourceId::CPU, 100), (ResourceId::MEMORY, 200 << 20)];
 
 impl Usage {
-    /// What `pod` takes. New resource names get their number in `cluster`.
+    /// The usage of `pod`. New resource names get their id in `cluster`.
     pub(crate) fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Usage {
-        let asked = PodRequests::of(pod, cluster);
-        let mut parts = asked.total(&[]);
-        // Nearly all containers ask for both, and nothing is to be assumed.
-        let before = asked.scored(&if asked.names_all(&DEFAULT_REQUESTS) {
-            parts.clone()
+        let requested = PodRequests::of(pod, cluster);
+        let mut requests_sum = requested.total(&[]);
+        // Nearly all containers request both, and no default applies.
+        let before = requested.scored(&if requested.names_all(&DEFAULT_REQUESTS) {
+            requests_sum.clone()
         } else {
-            asked.total(&DEFAULT_REQUESTS)
+            requested.total(&DEFAULT_REQUESTS)
         });
         let mut after = before;
-        if let Some(whole) = &pod.resources {
-            let whole = amounts(&whole.requests, cluster);
-            let mut requests = parts.clone();
-            override_with(&mut requests, &whole);
-            add(&mut requests, &asked.overhead);
-            let unasked = |(resource, _): &&(ResourceId, i64)| !requests.iter().any(|(asked, _)| asked == resource);
-            let assumed: SmallVec<[_; 2]> = DEFAULT_REQUESTS.iter().filter(unasked).copied().collect();
-            let mut scored = asked.total(if whole.is_empty() { &DEFAULT_REQUESTS } else { &assumed });
-            override_with(&mut scored, &whole);
-            after = asked.scored(&scored);
-            override_with(&mut parts, &whole);
+        if let Some(pod_level) = &pod.resources {
+            let pod_level = amounts(&pod_level.requests, cluster);
+            let mut requests = requests_sum.clone();
+            override_with(&mut requests, &pod_level);
+            add(&mut requests, &requested.overhead);
+            let is_unset = |(resource, _): &&(ResourceId, i64)| !requests.iter().any(|(set, _)| set == resource);
+            let defaults: SmallVec<[_; 2]> = DEFAULT_REQUESTS.iter().filter(is_unset).copied().collect();
+            let mut scored = requested.total(if pod_level.is_empty() { &DEFAULT_REQUESTS } else { &defaults });
+            override_with(&mut scored, &pod_level);
+            after = requested.scored(&scored);
+            override_with(&mut requests_sum, &pod_level);
         }
-        add(&mut parts, &asked.overhead);
-        parts.retain(|(_, amount)| *amount > 0);
-        parts.iter_mut().for_each(|(_, amount)| *amount = (*amount).min(MAX_REQUEST));
-        Usage { scored: after, scored_before: before, requests: parts, ports: host_ports(pod, cluster) }
+        add(&mut requests_sum, &requested.overhead);
+        requests_sum.retain(|(_, amount)| *amount > 0);
+        requests_sum.iter_mut().for_each(|(_, amount)| *amount = (*amount).min(MAX_REQUEST));
+        Usage { scored: after, scored_before: before, requests: requests_sum, ports: host_ports(pod, cluster) }
     }
 
     /// The requested amount of `resource`.
@@ -88,10 +88,10 @@ impl Usage {
     }
 }
 
-/// What the containers of a pod ask for, by resource numbers.
+/// The requests of a pod's containers, by resource id.
 struct PodRequests {
     containers: SmallVec<[Amounts; 2]>,
-    /// One after another, each with whether it is a sidecar.
+    /// They run one after another; the flag marks sidecars.
     init_containers: SmallVec<[(Amounts, bool); 1]>,
     overhead: Amounts,
 }
@@ -100,27 +100,28 @@ impl PodRequests {
     fn of(pod: &PodSpecView, cluster: &mut Cluster) -> PodRequests {
         let mut own = |container: &ContainerView| amounts(&container.resources.requests, cluster);
         let containers = pod.containers.iter().map(&mut own).collect();
-        let steps = pod.init_containers.iter().map(|container| (own(container), is_sidecar(container))).collect();
-        PodRequests { containers, init_containers: steps, overhead: amounts(&pod.overhead, cluster) }
+        let init_containers =
+            pod.init_containers.iter().map(|container| (own(container), is_sidecar(container))).collect();
+        PodRequests { containers, init_containers, overhead: amounts(&pod.overhead, cluster) }
     }
 
-    /// Whether every container says how much it wants of all these.
-    fn names_all(&self, assumed: &[(ResourceId, i64)]) -> bool {
+    /// Whether every container requests all these resources.
+    fn names_all(&self, defaults: &[(ResourceId, i64)]) -> bool {
         let mut all = self.containers.iter().chain(self.init_containers.iter().map(|(step, _)| step));
-        all.all(|own| assumed.iter().all(|(resource, _)| own.iter().any(|(named, _)| named == resource)))
+        all.all(|own| defaults.iter().all(|(resource, _)| own.iter().any(|(other, _)| other == resource)))
     }
 
-    /// The larger of what the init steps need one after another and what the containers need together. Sidecars run
-    /// through all of it. A container that does not ask for a resource of `assumed` counts with that amount.
-    fn total(&self, assumed: &[(ResourceId, i64)]) -> Amounts {
+    /// The larger of what the init containers need one after another and what the containers need together. Sidecars
+    /// run during all of it. A container without a request for a resource of `defaults` counts with that amount.
+    fn total(&self, defaults: &[(ResourceId, i64)]) -> Amounts {
         let mut together = Amounts::new();
         for container in &self.containers {
-            add(&mut together, &with_defaults(container, assumed));
+            add(&mut together, &with_defaults(container, defaults));
         }
         let mut sidecars = Amounts::new();
         let mut largest_step = Amounts::new();
         for (step, is_sidecar) in &self.init_containers {
-            let mut step = with_defaults(step, assumed);
+            let mut step = with_defaults(step, defaults);
             if *is_sidecar {
                 add(&mut together, &step);
                 add(&mut sidecars, &step);
@@ -145,10 +146,10 @@ fn is_sidecar(container: &ContainerView) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-fn with_defaults(own: &Amounts, assumed: &[(ResourceId, i64)]) -> Amounts {
+fn with_defaults(own: &Amounts, defaults: &[(ResourceId, i64)]) -> Amounts {
     let mut all = own.clone();
-    for (resource, amount) in assumed {
-        if !own.iter().any(|(named, _)| named == resource) {
+    for (resource, amount) in defaults {
+        if !own.iter().any(|(other, _)| other == resource) {
             *entry(&mut all, *resource) = *amount;
         }
     }
@@ -184,11 +185,11 @@ fn host_ports(pod: &PodSpecView, cluster: &mut Cluster) -> Vec<HostPort> {
 }
 
 fn amount(amounts: &Amounts, resource: ResourceId) -> i64 {
-    amounts.iter().find(|(named, _)| *named == resource).map_or(0, |(_, amount)| *amount)
+    amounts.iter().find(|(other, _)| *other == resource).map_or(0, |(_, amount)| *amount)
 }
 
 fn entry(amounts: &mut Amounts, resource: ResourceId) -> &mut i64 {
-    let at = amounts.binary_search_by_key(&resource, |(named, _)| *named).unwrap_or_else(|at| {
+    let at = amounts.binary_search_by_key(&resource, |(other, _)| *other).unwrap_or_else(|at| {
         amounts.insert(at, (resource, 0));
         at
     });
@@ -202,9 +203,9 @@ fn add(sum: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// Requests of the pod as a whole stand in place of the sums of its containers.
-fn override_with(sum: &mut Amounts, whole: &Amounts) {
-    for (resource, amount) in whole {
+/// Pod-level requests replace the sums of the containers.
+fn override_with(sum: &mut Amounts, pod_level: &Amounts) {
+    for (resource, amount) in pod_level {
         *entry(sum, *resource) = *amount;
     }
 }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn init_steps_count_one_at_a_time_and_sidecars_throughout() {
+    fn init_containers_count_one_at_a_time_and_sidecars_throughout() {
         let usage = usage(json!({
             "containers": [{"resources": cpu("1")}, {"resources": cpu("2")}],
             "initContainers": [
@@ -244,18 +245,18 @@ mod tests {
             ],
             "overhead": {"cpu": "100m"},
         }));
-        // The second init step runs beside the sidecar: 4 + 0.5, more than 1 + 2 + 0.5 of the main part.
+        // The second init container runs beside the sidecar: 4 + 0.5, more than 1 + 2 + 0.5 of the main containers.
         assert_eq!(usage.requested(ResourceId::CPU), 4600);
     }
 
     #[test]
-    fn requests_of_the_whole_pod_replace_those_of_its_containers() {
+    fn pod_level_requests_replace_those_of_the_containers() {
         let usage = usage(json!({"containers": [{"resources": cpu("1")}], "resources": cpu("3")}));
         assert_eq!(usage.requested(ResourceId::CPU), 3000);
     }
 
     #[test]
-    fn scores_assume_amounts_for_containers_that_ask_for_nothing() {
+    fn scores_assume_amounts_for_containers_without_requests() {
         let usage = usage(json!({"containers": [{}, {"resources": cpu("1")}]}));
         assert_eq!(usage.requested(ResourceId::MEMORY), 0);
         assert_eq!((usage.scored.cpu_milli, usage.scored.memory_bytes), (1100, 400 << 20));

@@ -1,9 +1,10 @@
-//! Which nodes to keep room on for a group that is passed over, and how much.
+//! Which nodes to reserve for a starved group, and how much of them.
 //!
-//! A large group finds no room while small pods take each slot as it comes free. So nodes are chosen that could take the
-//! group once their pods have left: as few as possible, those with the most free room first, because they are nearest to it.
+//! A large group does not fit while small pods use each slot as it becomes free. So nodes are chosen on which the
+//! group would fit once their pods have left: as few as possible, those with the most free capacity first, because
+//! they need the least.
 
-mod budget; // how much holds may keep idle over time
+mod budget; // how much capacity reservations may keep idle over time
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,49 +14,53 @@ use crate::classes::Classes;
 use crate::cluster::{Cluster, DomainId, NodeIndex, NodeReservation};
 use crate::demand::Demand;
 
-/// What to hold for a unit; nothing if it would not fit even if all pods left.
+/// What to reserve for a unit; nothing if it would not fit even if all pods left.
 pub(crate) fn plan_reservation(
     demand: &Demand,
     cluster: &Cluster,
     classes: &mut Classes,
 ) -> BTreeMap<NodeIndex, NodeReservation> {
-    let rooms: Vec<ClassSlots> =
-        demand.class_counts.iter().map(|lot| ClassSlots::of(lot.class, cluster, classes)).collect();
-    let share = |(node, taken): (NodeIndex, ReservedPods)| {
+    let slots_by_class: Vec<ClassSlots> =
+        demand.class_counts.iter().map(|count| ClassSlots::of(count.class, cluster, classes)).collect();
+    let share = |(node, reserved): (NodeIndex, ReservedPods)| {
         let class =
-            classes.get(demand.class_counts[taken.class_count_index].class).expect("a pending pod's class is held");
-        (node, NodeReservation::of(&class.usage, taken.pods_count))
+            classes.get(demand.class_counts[reserved.class_count_index].class).expect("a pending pod's class exists");
+        (node, NodeReservation::of(&class.usage, reserved.pods_count))
     };
-    choose_nodes(demand, cluster, &rooms).into_iter().map(share).collect()
+    choose_nodes(demand, cluster, &slots_by_class).into_iter().map(share).collect()
 }
 
-/// So many pods of one lot on a node.
+/// A number of pods of one class on a node.
 struct ReservedPods {
     class_count_index: usize,
     pods_count: u32,
 }
 
-fn choose_nodes(demand: &Demand, cluster: &Cluster, rooms: &[ClassSlots]) -> BTreeMap<NodeIndex, ReservedPods> {
+fn choose_nodes(
+    demand: &Demand,
+    cluster: &Cluster,
+    slots_by_class: &[ClassSlots],
+) -> BTreeMap<NodeIndex, ReservedPods> {
     let Some(constraint) = &demand.constraint else {
-        return reserve_from(&cluster.indices().collect::<Vec<_>>(), demand, rooms);
+        return reserve_from(&cluster.indices().collect::<Vec<_>>(), demand, slots_by_class);
     };
     let topology = cluster.topology(constraint.topology);
     let pinned = |domain: &DomainId| constraint.member_domains.is_empty() || constraint.member_domains.contains(domain);
     let free_now = |nodes: &[NodeIndex]| -> u64 {
-        rooms.iter().flat_map(|rooms| nodes.iter().map(|node| u64::from(rooms.now[node.at()]))).sum()
+        slots_by_class.iter().flat_map(|slots| nodes.iter().map(|node| u64::from(slots.now[node.at()]))).sum()
     };
-    // The domain that is nearest to having room: the most free slots now, then the smaller value.
+    // The domain that needs the least: the most free slots now, then the smaller value.
     let mut domains: Vec<DomainId> = topology.domains().filter(pinned).collect();
     let value = |domain: DomainId| cluster.names.text(topology.value(domain));
     domains.sort_by(|a, b| {
         let free = |domain: &DomainId| Reverse(free_now(topology.nodes(*domain)));
         (free(a), value(*a)).cmp(&(free(b), value(*b)))
     });
-    let held = domains.into_iter().map(|domain| reserve_from(topology.nodes(domain), demand, rooms));
-    held.into_iter().find(|nodes| !nodes.is_empty()).unwrap_or_default()
+    let reserved = domains.into_iter().map(|domain| reserve_from(topology.nodes(domain), demand, slots_by_class));
+    reserved.into_iter().find(|nodes| !nodes.is_empty()).unwrap_or_default()
 }
 
-/// Slots of one class on every node, as it is and without any pods.
+/// Slots of one class on every node, now and without any pods.
 pub(crate) struct ClassSlots {
     pub(crate) now: Vec<u32>,
     pub(crate) when_empty: Vec<u32>,
@@ -69,23 +74,27 @@ impl ClassSlots {
     }
 }
 
-/// Nodes for the required number of pods, each class on nodes of its own; none if there are too few.
-fn reserve_from(nodes: &[NodeIndex], demand: &Demand, rooms: &[ClassSlots]) -> BTreeMap<NodeIndex, ReservedPods> {
-    let mut taken = BTreeMap::new();
+/// Nodes for the required number of pods, each class on its own nodes; none if there are too few.
+fn reserve_from(
+    nodes: &[NodeIndex],
+    demand: &Demand,
+    slots_by_class: &[ClassSlots],
+) -> BTreeMap<NodeIndex, ReservedPods> {
+    let mut reserved = BTreeMap::new();
     let mut wanted = demand.required_count() as u64;
-    for (lot, rooms) in rooms.iter().enumerate() {
-        let mut left = wanted.min(demand.class_counts[lot].count as u64);
-        let mut free: Vec<NodeIndex> =
-            nodes.iter().copied().filter(|node| rooms.when_empty[node.at()] > 0 && !taken.contains_key(node)).collect();
-        free.sort_by_key(|node| (Reverse(rooms.now[node.at()]), Reverse(rooms.when_empty[node.at()]), *node));
+    for (class_count_index, slots) in slots_by_class.iter().enumerate() {
+        let mut left = wanted.min(demand.class_counts[class_count_index].count as u64);
+        let is_free = |node: &NodeIndex| slots.when_empty[node.at()] > 0 && !reserved.contains_key(node);
+        let mut free: Vec<NodeIndex> = nodes.iter().copied().filter(is_free).collect();
+        free.sort_by_key(|node| (Reverse(slots.now[node.at()]), Reverse(slots.when_empty[node.at()]), *node));
         for node in free {
             if left == 0 {
                 break;
             }
-            let room = u64::from(rooms.when_empty[node.at()]).min(left);
-            (left, wanted) = (left - room, wanted - room);
-            taken.insert(node, ReservedPods { class_count_index: lot, pods_count: room as u32 });
+            let pods_count = u64::from(slots.when_empty[node.at()]).min(left);
+            (left, wanted) = (left - pods_count, wanted - pods_count);
+            reserved.insert(node, ReservedPods { class_count_index, pods_count: pods_count as u32 });
         }
     }
-    if wanted > 0 { BTreeMap::new() } else { taken }
+    if wanted > 0 { BTreeMap::new() } else { reserved }
 }

@@ -1,8 +1,8 @@
-//! Where a class had better go: one file a score, with kube-scheduler's formulas and integer arithmetic
+//! Which nodes are preferred for a class: one file per score, with kube-scheduler's formulas and integer arithmetic
 //! (facts: scheduler 7.4).
 //!
-//! Scores that depend on one node alone are kept summed. Those scaled by all feasible nodes are kept raw, and
-//! weighed against the largest raw value when the total is asked for.
+//! Scores that depend on one node alone are stored as sums. Those that are normalized over all feasible nodes are
+//! stored raw, and normalized by the largest raw value when the total is computed.
 
 mod allocation;
 mod balance;
@@ -23,21 +23,22 @@ use crate::cluster::{Cluster, NodeRef, NodeRefs};
 use crate::filters::PluginKind;
 use crate::reads::ReadSet;
 
-/// The best a node can get from one score, before its weight.
+/// The highest score of a node from one plugin, before its weight.
 pub const MAX_SCORE: i64 = 100;
 
-/// Says how well a node suits a class.
+/// Rates how well a node suits a class.
 pub trait Score: Debug + Send + Sync {
-    /// Its name, as configuration and explanations show it.
+    /// Its name in configuration and explanations.
     fn name(&self) -> &str;
 
-    /// [`Kind::Static`]: it changes only with the node itself. [`Kind::Counted`]: with the pods on the node, too.
+    /// [`PluginKind::Static`]: it changes only with the node itself. [`PluginKind::Counted`]: also with the pods on
+    /// the node.
     fn kind(&self) -> PluginKind;
 
     /// What it reads of a pod.
     fn reads(&self) -> ReadSet;
 
-    /// Whether it has anything to say about pods of this class. If not, it gives every node 0.
+    /// Whether it applies to pods of this class. If not, it gives every node 0.
     fn applies(&self, class: &Class) -> bool {
         let _ = class;
         true
@@ -48,19 +49,19 @@ pub trait Score: Debug + Send + Sync {
         ScoreNormalization::Points
     }
 
-    /// The raw value of a node that takes at least one more pod of the class.
+    /// The raw value of a node with at least one slot for the class.
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64;
 
-    /// Adds the raw value of each node, times `weight`, to the sum at the same place: what [`raw`](Self::raw) says, of many
-    /// nodes in one call. Worth writing only where something can be looked up once for all of them.
+    /// Adds the raw value of each node, times `weight`, to the sum at the same position: [`raw`](Self::raw) for many
+    /// nodes in one call. Worth implementing only if something can be looked up once for all of them.
     fn add_weighted(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
         for (node, sum) in nodes.iter().zip(sums) {
             *sum += weight * self.raw(class, node);
         }
     }
 
-    /// Differs from an earlier value when something other than the node itself changed that [`raw`](Self::raw) reads.
-    /// Asked only after some node changed in more than its pods.
+    /// Changes when something other than the node itself changes that [`raw`](Self::raw) reads. Called only after
+    /// some node changed in more than its pods.
     fn external_version(&self, class: &Class, nodes: AllNodes<'_>) -> u64 {
         let _ = (class, nodes);
         0
@@ -72,7 +73,7 @@ pub trait Score: Debug + Send + Sync {
 pub struct AllNodes<'a>(pub(crate) &'a Cluster);
 
 impl AllNodes<'_> {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn count(self) -> usize {
         self.0.present_count()
     }
@@ -103,7 +104,7 @@ impl ScoreNormalization {
     }
 }
 
-/// `100 * part / whole`, also where the product would not fit. Neither is below zero.
+/// `100 * part / whole`, also if the product overflows. Neither is negative.
 #[inline]
 fn share(part: i64, whole: i64) -> i64 {
     let (part, whole) = (part.cast_unsigned(), whole.cast_unsigned());

@@ -1,8 +1,9 @@
-//! Looks for a way to place pods of several classes, and knows when there is none.
+//! Searches for a placement of pods of several classes, and proves when there is none.
 //!
-//! Class by class, each pod on its best node, can miss a placement that exists. This search cannot, as long as it may go
-//! on: node by node it tries every way to fill the node that leaves room for no further pod. Other ways need no look,
-//! because counted filters only ever lose room: a pod that could go to this node as well might just as well be here.
+//! Placing class by class, each pod on its best node, can miss a placement that exists. This search cannot, within
+//! its budget: node by node it tries every fill of the node that leaves no capacity for a further pod. Other fills
+//! need not be tried, because the slots of counted filters never increase: a pod that also fits on this node can be
+//! moved here.
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use rustc_hash::FxHashSet;
 
 use crate::classes::{Class, Classes};
 use crate::cluster::{NodeIndex, PlacementOverlay};
-use crate::demand::Demand;
+use crate::demand::{ClassCount, Demand};
 use crate::filters::LoadAssumption;
 use crate::place::UnitPlacement;
 use crate::plugins::Plugins;
 use crate::slots::Region;
 
-/// How much searching one decision may still do.
+/// How many search steps one decision has left.
 #[derive(Debug)]
 pub(crate) struct SearchBudget {
     steps_left: usize,
@@ -27,63 +28,63 @@ impl SearchBudget {
         SearchBudget { steps_left: steps }
     }
 
-    /// Takes one step; false when there is none left.
+    /// Spends one step; false when there is none left.
     fn spend_step(&mut self) -> bool {
-        let some = self.steps_left > 0;
+        let has_steps = self.steps_left > 0;
         self.steps_left = self.steps_left.saturating_sub(1);
-        some
+        has_steps
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) enum SearchResult {
-    /// A way to place as many pods as are required; they are placed.
+    /// The required number of pods fit; they are placed.
     Found(UnitPlacement),
-    /// There is no such way.
+    /// No placement exists.
     Impossible,
-    /// The search was too long to end.
+    /// The budget was spent before the search ended.
     GaveUp,
 }
 
-/// Searches the region for a way to place the required number of pods.
+/// Searches the region for a placement of the required number of pods.
 pub(crate) fn find(
     demand: &Demand,
     region: Region,
     classes: &mut Classes,
-    tentative: &mut PlacementOverlay<'_>,
-    effort: &mut SearchBudget,
+    overlay: &mut PlacementOverlay<'_>,
+    budget: &mut SearchBudget,
 ) -> SearchResult {
-    let nodes = nodes_with_room(demand, region, classes, tentative);
+    let nodes = nodes_with_slots(demand, region, classes, overlay);
     let class_of =
-        |lot: &crate::demand::ClassCount| Arc::clone(classes.get(lot.class).expect("a pending pod's class is held"));
+        |class_count: &ClassCount| Arc::clone(classes.get(class_count.class).expect("a pending pod's class exists"));
     let mut search = Search {
         required: demand.required_count(),
-        plugins: demand.class_counts.iter().map(|lot| Arc::clone(classes.plugins(&class_of(lot)))).collect(),
+        plugins: demand.class_counts.iter().map(|count| Arc::clone(classes.plugins(&class_of(count)))).collect(),
         classes: demand.class_counts.iter().map(class_of).collect(),
         slots_ahead: slots_ahead(&nodes),
         nodes: nodes.into_iter().map(|(node, _)| node).collect(),
         failed: FxHashSet::default(),
-        tentative,
-        effort,
+        overlay,
+        budget,
     };
-    search.run(demand.class_counts.iter().map(|lot| lot.count as u32).collect())
+    search.run(demand.class_counts.iter().map(|class_count| class_count.count as u32).collect())
 }
 
-/// Nodes that take a pod of some class, with the slots of each class; those with the fewest ways to fill them first.
-fn nodes_with_room(
+/// Nodes with slots for some class, with the slots of each class; those with the fewest fills first.
+fn nodes_with_slots(
     demand: &Demand,
     region: Region,
     classes: &mut Classes,
-    tentative: &PlacementOverlay<'_>,
+    overlay: &PlacementOverlay<'_>,
 ) -> Vec<(NodeIndex, Vec<u32>)> {
-    let cluster = tentative.cluster();
+    let cluster = overlay.cluster();
     let mut nodes: Vec<(NodeIndex, Vec<u32>)> = match region.nodes(cluster) {
         Some(nodes) => nodes.iter().map(|node| (*node, Vec::new())).collect(),
         None => cluster.indices().map(|node| (node, Vec::new())).collect(),
     };
-    for lot in &demand.class_counts {
-        let (_, index) = classes.with_current_index(lot.class, cluster);
+    for class_count in &demand.class_counts {
+        let (_, index) = classes.with_current_index(class_count.class, cluster);
         nodes.iter_mut().for_each(|(node, slots)| slots.push(index.slots(*node)));
     }
     nodes.retain(|(_, slots)| slots.iter().any(|slots| *slots > 0));
@@ -108,114 +109,120 @@ struct Search<'a, 'b> {
     plugins: Vec<Arc<Plugins>>,
     nodes: Vec<NodeIndex>,
     slots_ahead: Vec<Vec<u64>>,
-    /// From these nodes on, with these pods left, there is no way. What is placed follows from what is left.
+    /// From this depth on, with these pods left, no placement exists. What is placed follows from what is left.
     failed: FxHashSet<(usize, Vec<u32>)>,
-    tentative: &'a mut PlacementOverlay<'b>,
-    effort: &'a mut SearchBudget,
+    overlay: &'a mut PlacementOverlay<'b>,
+    budget: &'a mut SearchBudget,
 }
 
-/// One node of the way that is being tried.
+/// One node of the current search path.
 struct SearchNode {
-    /// Pods of each class that were left when it was this node's turn.
+    /// Pods of each class that were left when the search reached this node.
     left: Vec<u32>,
-    /// Ways to fill the node that were not tried yet, the best last.
-    ways: Vec<Vec<u32>>,
-    /// The way that is being tried.
-    taken: Vec<u32>,
-    /// How many pods stood before it.
-    mark: usize,
+    /// Fills of the node that were not tried yet, the best last. A fill is a number of pods per class.
+    fills: Vec<Vec<u32>>,
+    /// The fill that is being tried.
+    current: Vec<u32>,
+    /// The length of the overlay before this node.
+    overlay_len: usize,
 }
 
 impl Search<'_, '_> {
     fn run(&mut self, pods: Vec<u32>) -> SearchResult {
-        let start = self.tentative.len();
+        let start = self.overlay.len();
         let mut path: Vec<SearchNode> = Vec::new();
         let mut left = pods;
         loop {
-            let placed = self.tentative.len() - start;
+            let placed = self.overlay.len() - start;
             if placed >= self.required {
                 return SearchResult::Found(self.placement(&path));
             }
             if self.could_reach(path.len(), &left, placed) {
-                let Some(mut ways) = self.ways_to_fill(self.nodes[path.len()], &left) else {
-                    self.tentative.rollback_to(start);
+                let Some(mut fills) = self.maximal_fills(self.nodes[path.len()], &left) else {
+                    self.overlay.rollback_to(start);
                     return SearchResult::GaveUp;
                 };
-                ways.reverse();
-                path.push(SearchNode { left, ways, taken: Vec::new(), mark: self.tentative.len() });
+                fills.reverse();
+                path.push(SearchNode { left, fills, current: Vec::new(), overlay_len: self.overlay.len() });
             }
-            // The next way not tried, at this node or the last one before it that has any.
-            let way = loop {
+            // The next untried fill, at this node or the last one before it that has any.
+            let fill = loop {
                 let depth = path.len();
-                let Some(turn) = path.last_mut() else { return SearchResult::Impossible };
-                self.tentative.rollback_to(turn.mark);
-                if let Some(way) = turn.ways.pop() {
-                    turn.taken.clone_from(&way);
-                    left = turn.left.iter().zip(&way).map(|(left, taken)| left - taken).collect();
-                    break way;
+                let Some(step) = path.last_mut() else { return SearchResult::Impossible };
+                self.overlay.rollback_to(step.overlay_len);
+                if let Some(fill) = step.fills.pop() {
+                    step.current.clone_from(&fill);
+                    left = step.left.iter().zip(&fill).map(|(left, count)| left - count).collect();
+                    break fill;
                 }
-                let turn = path.pop().expect("it was there a moment ago");
-                self.failed.insert((depth - 1, turn.left));
+                let step = path.pop().expect("the path is not empty");
+                self.failed.insert((depth - 1, step.left));
             };
             let node = self.nodes[path.len() - 1];
-            for (class, count) in self.classes.iter().zip(&way) {
-                (0..*count).for_each(|_| self.tentative.place(node, &class.usage));
+            for (class, count) in self.classes.iter().zip(&fill) {
+                (0..*count).for_each(|_| self.overlay.place(node, &class.usage));
             }
         }
     }
 
-    /// Whether the nodes from `depth` on may still take enough, as far as sums and what failed before tell.
+    /// Whether enough pods may still fit on the nodes from `depth` on, by the sums and the failed states.
     fn could_reach(&self, depth: usize, left: &[u32], placed: usize) -> bool {
-        let Some(rooms) = self.slots_ahead.get(depth) else { return false };
-        let most: u64 = left.iter().zip(rooms).map(|(left, room)| u64::from(*left).min(*room)).sum();
+        let Some(slots) = self.slots_ahead.get(depth) else { return false };
+        let most: u64 = left.iter().zip(slots).map(|(left, slots)| u64::from(*left).min(*slots)).sum();
         placed as u64 + most >= self.required as u64 && !self.failed.contains(&(depth, left.to_vec()))
     }
 
-    /// Every way to fill a node that leaves no room for any pod that is left; `None` when the effort is spent.
-    fn ways_to_fill(&mut self, node: NodeIndex, left: &[u32]) -> Option<Vec<Vec<u32>>> {
-        let mut ways = Vec::new();
-        let mut taken = Vec::with_capacity(left.len());
-        self.fill(node, left, &mut taken, &mut ways).then_some(ways)
+    /// Every fill of a node that leaves no capacity for any remaining pod; `None` when the budget is spent.
+    fn maximal_fills(&mut self, node: NodeIndex, left: &[u32]) -> Option<Vec<Vec<u32>>> {
+        let mut fills = Vec::new();
+        let mut current = Vec::with_capacity(left.len());
+        self.extend_fill(node, left, &mut current, &mut fills).then_some(fills)
     }
 
-    fn fill(&mut self, node: NodeIndex, left: &[u32], taken: &mut Vec<u32>, ways: &mut Vec<Vec<u32>>) -> bool {
-        if !self.effort.spend_step() {
+    fn extend_fill(
+        &mut self,
+        node: NodeIndex,
+        left: &[u32],
+        current: &mut Vec<u32>,
+        fills: &mut Vec<Vec<u32>>,
+    ) -> bool {
+        if !self.budget.spend_step() {
             return false;
         }
-        let lot = taken.len();
-        if lot == left.len() {
-            let full = (0..lot).all(|lot| taken[lot] == left[lot] || self.slots(lot, node) == 0);
-            if full {
-                ways.push(taken.clone());
+        let class = current.len();
+        if class == left.len() {
+            let is_maximal = (0..class).all(|class| current[class] == left[class] || self.slots(class, node) == 0);
+            if is_maximal {
+                fills.push(current.clone());
             }
             return true;
         }
-        let mark = self.tentative.len();
-        let most = self.slots(lot, node).min(left[lot]);
-        let usage = Arc::clone(&self.classes[lot].usage);
-        (0..most).for_each(|_| self.tentative.place(node, &usage));
-        let mut goes_on = true;
+        let len = self.overlay.len();
+        let most = self.slots(class, node).min(left[class]);
+        let usage = Arc::clone(&self.classes[class].usage);
+        (0..most).for_each(|_| self.overlay.place(node, &usage));
+        let mut has_budget = true;
         for count in (0..=most).rev() {
-            self.tentative.rollback_to(mark + count as usize);
-            taken.push(count);
-            goes_on = goes_on && self.fill(node, left, taken, ways);
-            taken.pop();
+            self.overlay.rollback_to(len + count as usize);
+            current.push(count);
+            has_budget = has_budget && self.extend_fill(node, left, current, fills);
+            current.pop();
         }
-        self.tentative.rollback_to(mark);
-        goes_on
+        self.overlay.rollback_to(len);
+        has_budget
     }
 
-    fn slots(&self, lot: usize, node: NodeIndex) -> u32 {
-        self.plugins[lot].slots(&self.classes[lot], node, self.tentative.cluster(), LoadAssumption::Now)
+    fn slots(&self, class: usize, node: NodeIndex) -> u32 {
+        self.plugins[class].slots(&self.classes[class], node, self.overlay.cluster(), LoadAssumption::Now)
     }
 
     fn placement(&self, path: &[SearchNode]) -> UnitPlacement {
-        let mut spots = Vec::with_capacity(self.required);
-        for (turn, node) in path.iter().zip(&self.nodes) {
-            for (lot, count) in turn.taken.iter().enumerate() {
-                spots.extend((0..*count).map(|_| (lot, *node)));
+        let mut assignments = Vec::with_capacity(self.required);
+        for (step, node) in path.iter().zip(&self.nodes) {
+            for (class, count) in step.current.iter().enumerate() {
+                assignments.extend((0..*count).map(|_| (class, *node)));
             }
         }
-        UnitPlacement { assignments: spots, unplaced_class: None }
+        UnitPlacement { assignments, unplaced_class: None }
     }
 }

@@ -1,4 +1,4 @@
-//! How many fit, per topology domain: every domain is rejected or ranked from sums, none is simulated.
+//! How many pods fit, per topology domain: every domain is rejected or ranked from sums, none is simulated.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::classes::Classes;
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
 use crate::decision::ChosenDomain;
-use crate::demand::{Demand, DomainConstraint};
+use crate::demand::{ClassCount, Demand, DomainConstraint};
 
-/// All slots of a domain, when parts of them are added up.
+/// All slots of a domain, as the unit in which shares are added up.
 const WHOLE: u64 = 1 << 30;
 
-/// Where a unit's pods may go together.
+/// Where a unit's pods may be placed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Region {
     /// All nodes.
@@ -30,7 +30,7 @@ impl Region {
         }
     }
 
-    /// The domain that it is, in words; none where it is all nodes.
+    /// Its key and value; none for all nodes.
     pub(crate) fn chosen_domain(self, cluster: &Cluster) -> Option<ChosenDomain> {
         let Region::Domain(id, domain) = self else { return None };
         let topology = cluster.topology(id);
@@ -38,7 +38,7 @@ impl Region {
         Some(ChosenDomain { key: text(topology.key()), value: text(topology.value(domain)) })
     }
 
-    /// Whether a node belongs to it.
+    /// Whether it contains a node.
     pub(crate) fn contains(self, node: NodeIndex, cluster: &Cluster) -> bool {
         match self {
             Region::Everywhere => true,
@@ -47,12 +47,12 @@ impl Region {
     }
 }
 
-/// A region and what the sums say about it. Orders by preference, the best last: room for all that is expected, then more
-/// pods of the unit, then fewer slots left over (so that large free domains stay free for large groups), then more pods
-/// that are there already (so that empty domains stay empty), then the smaller label value.
+/// A region and its sums. Orders by preference, the best last: capacity for all expected pods, then more pods of the
+/// unit, then fewer slots left over (so that large free domains stay free for large groups), then more pods already
+/// there (so that empty domains stay empty), then the smaller label value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RankedDomain {
-    /// It has room for the pods of the unit and for those that are expected later; false where none are.
+    /// It has capacity for the pods of the unit and for those expected later; false if none are expected.
     pub(crate) takes_expected: bool,
     pub(crate) fits_count: u64,
     pub(crate) spare: Reverse<u64>,
@@ -66,7 +66,7 @@ pub(crate) struct RankedDomain {
 pub(crate) struct RegionRanking {
     /// Regions where, by the sums, enough pods fit.
     feasible: FeasibleRegions,
-    /// The region that would take most, and how many pods that is at most; `None` when there is no domain at all.
+    /// The region in which most pods fit, and at most how many; `None` when there is no domain at all.
     pub(crate) nearest: Option<(Region, u64)>,
 }
 
@@ -88,15 +88,15 @@ impl RegionRanking {
     }
 }
 
-/// Ranks the regions a unit may go to. With one class the sums are exact; with several each class is counted as if it
-/// came alone, which is an upper bound. Either way, a region the sums reject is proven to be too small.
+/// Ranks the regions of a unit. With one class the sums are exact. With several, each class is counted as if it were
+/// alone, which is an upper bound. Either way, a region that the sums reject is proven to be too small.
 pub(crate) fn rank_regions(demand: &Demand, cluster: &Cluster, classes: &mut Classes) -> RegionRanking {
     let required = demand.required_count() as u64;
     match &demand.constraint {
         None => {
-            let fits = demand.class_counts.iter().map(|lot| {
-                let (_, index) = classes.with_current_index(lot.class, cluster);
-                index.slots_total().min(lot.count as u64)
+            let fits = demand.class_counts.iter().map(|class_count| {
+                let (_, index) = classes.with_current_index(class_count.class, cluster);
+                index.slots_total().min(class_count.count as u64)
             });
             let fits_count = fits.sum();
             let nearest = Some((Region::Everywhere, fits_count));
@@ -112,7 +112,7 @@ pub(crate) fn rank_regions(demand: &Demand, cluster: &Cluster, classes: &mut Cla
     }
 }
 
-/// What the sums say about every domain that the unit may go to.
+/// The sums of every domain that the unit may use.
 pub(crate) fn rank_domains(
     demand: &Demand,
     constraint: &DomainConstraint,
@@ -122,15 +122,17 @@ pub(crate) fn rank_domains(
     let topology = cluster.topology(constraint.topology);
     let mut fits = vec![0; topology.domains().len()];
     let mut slots = vec![0; fits.len()];
-    // Which part of each domain all expected pods take. Those to come are assumed to be like most of those that wait.
+    // The share of each domain that all expected pods use. Later pods are assumed to be of the class with most
+    // pending pods.
     let mut shares = vec![0u64; fits.len()];
-    let likeliest = demand.class_counts.iter().map(|lot| lot.count).max().unwrap_or(0);
-    let mut coming = demand.expected_later_count as u64;
-    for lot in &demand.class_counts {
-        let expected = lot.count as u64 + if lot.count == likeliest { std::mem::take(&mut coming) } else { 0 };
-        let (_, index) = classes.with_current_index(lot.class, cluster);
+    let largest_count = demand.class_counts.iter().map(|class_count| class_count.count).max().unwrap_or(0);
+    let mut expected_later = demand.expected_later_count as u64;
+    for ClassCount { class, count } in &demand.class_counts {
+        let later = if *count == largest_count { std::mem::take(&mut expected_later) } else { 0 };
+        let expected = *count as u64 + later;
+        let (_, index) = classes.with_current_index(*class, cluster);
         for (at, sum) in index.slots_by_domain(constraint.topology, cluster).iter().enumerate() {
-            fits[at] += (*sum).min(lot.count as u64);
+            fits[at] += (*sum).min(*count as u64);
             slots[at] += sum;
             shares[at] = shares[at].saturating_add((expected * WHOLE).checked_div(*sum).unwrap_or(u64::MAX));
         }

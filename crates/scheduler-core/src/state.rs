@@ -1,14 +1,14 @@
-//! The state machine: observe a change, ask for the next decision, report what became of it.
+//! The state machine: observe a change, get the next decision, report its result.
 
 mod observe; // changes of pods, nodes and PodGroups
-mod waking; // whom a change of a node wakes
-mod members; // which pods belong to their group, and how the group stands after one came or went
-mod reservation; // nodes kept free for a group that was passed over
-mod partial; // gangs that were left half placed
-mod surplus; // pods that were bound beyond what their node has
-mod remedies; // ways out for groups that wait
-mod explain; // answers to whoever asks
-mod counters; // what is counted
+mod waking; // which units a change of a node wakes
+mod members; // which pods are members of their group, and what a change of them does to the group
+mod reservation; // nodes reserved for a starved group
+mod partial; // half-placed gangs
+mod surplus; // pods bound beyond their node's capacity
+mod remedies; // remedies for waiting groups
+mod explain; // answers to queries
+mod counters; // metrics
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -35,8 +35,8 @@ use crate::reservation::ReservationBudget;
 use crate::search::SearchBudget;
 use crate::timers::Timers;
 
-/// How many times as long as a hold the pause before the next one for the same group becomes at most, when holds bring it
-/// nothing: others are then held up for a ninth of the time.
+/// The longest pause before the next reservation for the same group, as a multiple of a reservation's length.
+/// Reservations without success thus block other units for at most a ninth of the time.
 const MAX_RESERVATION_PAUSE_FACTOR: u32 = 8;
 
 /// Everything the scheduler knows, with one owner and no locks.
@@ -49,38 +49,38 @@ pub struct Core {
     groups: GroupTable,
     composites: Composites,
     queue: Queue,
-    /// Pods that name a group and are refused alone; each is told once.
+    /// Pods that name a group but are not members (other owner or priority). Each is reported once.
     unreported_pods: BTreeSet<PodId>,
-    /// Gangs that are half placed, and until when each may stay so.
+    /// Half-placed gangs, and until when each may stay so.
     half_placed_gangs: Timers<GroupId>,
     /// Of those, gangs whose release waits for binds.
     pending_binds: BTreeMap<GroupId, PendingBinds>,
     overcommits: OvercommitTracker,
-    /// Pods that wait for gates of their own to open.
+    /// Pods with scheduling gates.
     gated_count: usize,
-    /// Units that were found to fit while they waited for a change.
+    /// Waiting units that were found to fit although no cluster event had woken them.
     missed_wakeups_count: u64,
-    /// Groups that began a new run, until they are taken.
+    /// Groups that began a new run, until `take_new_runs`.
     new_runs: Vec<NewRun>,
     active_reservation: Option<ActiveReservation>,
     reservation_budget: ReservationBudget,
     remedy_schedule: RemedySchedule,
     report_cache: ReportCache,
-    /// Lots that were looked at.
+    /// How many class counts decisions have read.
     #[cfg(test)]
     class_counts_read: u64,
 }
 
 impl Core {
-    /// A core that has seen nothing yet.
+    /// A core that has observed nothing yet.
     pub fn new(config: Config) -> Core {
         let config = config.clamped();
-        let pauses = QueueTimings {
+        let timings = QueueTimings {
             initial_backoff: config.initial_backoff,
             max_backoff: config.max_backoff,
             incomplete_after: config.incomplete_after,
             recount_after: config.recount_after,
-            // Time must pass before a unit for which no nodes can be held is looked at again.
+            // A unit for which no nodes can be reserved must not be considered again at the same instant.
             reserve_after: config.reserve_after.map(|pause| pause.max(Duration::from_secs(1))),
             max_reserve_after: config.max_reservation.saturating_mul(MAX_RESERVATION_PAUSE_FACTOR),
         };
@@ -91,7 +91,7 @@ impl Core {
             pods: Pods::default(),
             groups: GroupTable::default(),
             composites: Composites::default(),
-            queue: Queue::new(pauses),
+            queue: Queue::new(timings),
             unreported_pods: BTreeSet::new(),
             half_placed_gangs: Timers::default(),
             pending_binds: BTreeMap::new(),
@@ -109,22 +109,22 @@ impl Core {
         }
     }
 
-    /// The next decision; `None` when nothing is to be decided now. Its pods count as placed when this returns.
+    /// The next decision, or `None` when there is none now. Its pods count as placed when this returns.
     pub fn next(&mut self, now: Timestamp) -> Option<Decision> {
         self.queue.tick(now);
         self.update_reservation(now);
         while let Some(unit) = self.queue.pop() {
             self.detect_new_run(unit);
-            if let Some(need) = self.demand(unit) {
+            if let Some(demand) = self.demand(unit) {
                 self.enforce_reservation_for(unit);
-                return Some(self.decide(unit, &need, now));
+                return Some(self.decide(unit, &demand, now));
             }
         }
-        let told = self
+        let release_or_report = self
             .release_half_placed_gang(now)
             .or_else(|| self.release_overcommitted(now))
             .or_else(|| self.next_excluded_pod());
-        told.or_else(|| {
+        release_or_report.or_else(|| {
             let unit = self.queue.pop_incomplete(now)?;
             self.detect_new_run(unit);
             self.incomplete_decision(unit).or_else(|| if self.has_ready() { self.next(now) } else { None })
@@ -136,14 +136,14 @@ impl Core {
         std::mem::take(&mut self.new_runs)
     }
 
-    /// When asking again is worth it although nothing changed.
+    /// When to call [`Core::next`] again although nothing changed.
     pub fn next_at(&self) -> Option<Timestamp> {
         let releases = [self.half_placed_gangs.next_at(), self.overcommits.next_at()];
         [self.queue.next_at(), self.next_reservation_at()].into_iter().chain(releases).flatten().min()
     }
 
-    /// Finds out which members of a group that is about to start, or waits to, are of an earlier run. Without them it may
-    /// lack pods, or need fewer.
+    /// Determines which members of a group that is about to start belong to an earlier run. Without them the group
+    /// may lack pods, or need fewer.
     fn detect_new_run(&mut self, unit: UnitId) {
         let UnitId::Group(id) = unit else { return };
         let ready_before = self.groups.get(id).readiness() == Readiness::Ready;
@@ -165,10 +165,10 @@ impl Core {
         }
     }
 
-    /// Takes in what became of one bind. Unknown pods and pods the watch has shown bound are left as they are.
+    /// Handles the result of one bind. Unknown pods, and pods that the watch has shown bound, do not change.
     pub fn settled(&mut self, outcome: BindOutcome, now: Timestamp) {
         let BindOutcome::Failed { pod, uid } = outcome else {
-            // The pod stays assumed until the watch shows it, so that no change in between can take its place.
+            // The pod stays assumed until the watch shows it, so no change in between can use its capacity.
             return;
         };
         let Some(id) = self.pods.find(&pod).filter(|id| self.pods.get(*id).uid() == uid) else { return };
@@ -178,17 +178,17 @@ impl Core {
         let stage = self.stage_unbound(id);
         self.restage(id, stage);
         if stage == Stage::Pending {
-            let (unit, turn) = self.unit_of(id);
-            self.queue.back_off(unit, turn, now);
+            let (unit, order) = self.unit_of(id);
+            self.queue.back_off(unit, order, now);
         }
     }
 
     fn decide(&mut self, unit: UnitId, demand: &Demand, now: Timestamp) -> Decision {
-        let effort = SearchBudget::of(self.config.max_search_steps);
-        let (verdict, region, unplaced) = match cycle::decide(demand, &mut self.cluster, &mut self.classes, effort) {
-            PlacementResult::Placed { placement: places, region } => {
+        let budget = SearchBudget::of(self.config.max_search_steps);
+        let (action, region, unplaced) = match cycle::decide(demand, &mut self.cluster, &mut self.classes, budget) {
+            PlacementResult::Placed { placement, region } => {
                 self.queue.record_attempt(unit);
-                let placements = self.assume(unit, demand, &places);
+                let placements = self.assume(unit, demand, &placement);
                 let rest = self.demand(unit);
                 let unplaced = rest.map(|rest| {
                     let mut refusal = cycle::refuse(&rest, &mut self.cluster, &mut self.classes);
@@ -205,10 +205,10 @@ impl Core {
             }
         };
         let domain = region.and_then(|region| region.chosen_domain(&self.cluster));
-        Decision { unit: demand.unit.clone(), action: verdict, domain, unplaced }
+        Decision { unit: demand.unit.clone(), action, domain, unplaced }
     }
 
-    /// What the unit asks for now; `None` when it cannot be decided.
+    /// What the unit requests now; `None` when it cannot be decided.
     fn demand(&mut self, unit: UnitId) -> Option<Demand> {
         match unit {
             UnitId::Pod(id) => {
@@ -248,34 +248,35 @@ impl Core {
     }
 
     fn class_counts(&self, group: &TrackedGroup) -> Vec<ClassCount> {
-        let mut lots: Vec<_> = group.pending.class_counts().map(|(class, count)| ClassCount { class, count }).collect();
-        if lots.len() > 1 {
+        let counts = group.pending.class_counts().map(|(class, count)| ClassCount { class, count });
+        let mut class_counts: Vec<_> = counts.collect();
+        if class_counts.len() > 1 {
             let size = |id| self.classes.get(id).map_or(0, |class| demand::size(&class.usage, &self.cluster));
-            Demand::largest_first(&mut lots, size);
+            Demand::largest_first(&mut class_counts, size);
         }
-        lots
+        class_counts
     }
 
-    /// Notes that placed pods stand on their nodes, where the cluster counts them already. Of each class those go that
-    /// were seen first.
-    fn assume(&mut self, unit: UnitId, demand: &Demand, places: &UnitPlacement) -> Vec<Placement> {
+    /// Records placed pods as assumed; the cluster counts them already. Of each class, the pods observed first are
+    /// used.
+    fn assume(&mut self, unit: UnitId, demand: &Demand, placement: &UnitPlacement) -> Vec<Placement> {
         self.remedy_schedule.cluster_changed();
-        let mut placements = Vec::with_capacity(places.assignments.len());
-        let leaves_some = places.assignments.len() < demand.pods_count();
+        let mut placements = Vec::with_capacity(placement.assignments.len());
+        let has_remaining = placement.assignments.len() < demand.pods_count();
         if let UnitId::Group(group) = unit {
             self.groups.get_mut(group).note_start();
         }
-        for (lot, node) in &places.assignments {
+        for (class_index, node) in &placement.assignments {
             let id = match unit {
                 UnitId::Pod(id) => id,
                 UnitId::Group(group) => {
                     let group = self.groups.get_mut(group);
-                    let first = group.pending.take_first(demand.class_counts[*lot].class);
-                    let id = first.expect("no more pods are placed than wait");
+                    let first = group.pending.take_first(demand.class_counts[*class_index].class);
+                    let id = first.expect("no more pods are placed than are pending");
                     let pod = self.pods.get(id);
                     group.run.add_controller(pod.owner.as_ref());
-                    if leaves_some {
-                        group.pending_by_age.remove(&(pod.created(), pod.seen));
+                    if has_remaining {
+                        group.pending_by_age.remove(&(pod.created(), pod.arrival));
                     }
                     group.placed.insert(id, *node);
                     id
@@ -287,33 +288,33 @@ impl Core {
             placements.push(Placement { pod: pod.key(), uid: pod.uid().to_owned(), node });
         }
         if let UnitId::Group(group) = unit {
-            if !leaves_some {
+            if !has_remaining {
                 self.groups.get_mut(group).pending_by_age.clear();
             }
             self.note_partial(group);
-            let (pods_count, turn) = (self.groups.get(group).pending.len(), self.groups.get(group).queue_order());
-            self.queue.resize(group, pods_count, turn);
+            let (pods_count, order) = (self.groups.get(group).pending.len(), self.groups.get(group).queue_order());
+            self.queue.resize(group, pods_count, order);
         }
         placements
     }
 
     fn mark_unschedulable(&mut self, unit: UnitId, demand: &Demand, refusal: &mut Refusal, now: Timestamp) {
-        let lacks_room =
+        let lacks_capacity =
             refusal.cause == RefusalCause::DoesNotFit && refusal.can_fit_later && !refusal.is_about_extra_pods();
         let wait = UnschedulableInfo {
-            classes: demand.class_counts.iter().map(|lot| lot.class).collect(),
+            classes: demand.class_counts.iter().map(|count| count.class).collect(),
             in_one_domain: demand.constraint.is_some(),
             is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
             proven: refusal.proven,
-            // A pod alone is passed only by pods that are smaller; it is the groups that small pods starve.
-            may_reserve: lacks_room && matches!(unit, UnitId::Group(_)),
+            // A single pod is overtaken only by smaller pods. Groups are the ones that small pods starve.
+            may_reserve: lacks_capacity && matches!(unit, UnitId::Group(_)),
             now,
         };
         self.queue.add_unschedulable(unit, wait);
         self.note_refused(unit, refusal, now);
     }
 
-    /// Says what an incomplete group lacks.
+    /// Reports what an incomplete group lacks.
     fn incomplete_decision(&mut self, unit: UnitId) -> Option<Decision> {
         let UnitId::Group(id) = unit else { return None };
         let group = self.groups.get(id);
@@ -331,7 +332,7 @@ impl Core {
         };
         let quorum = group.quorum();
         let unit = Unit::Group(group.key.clone());
-        // Nothing that happens in the cluster helps: only the pods or the parent can change.
+        // No change of the cluster helps, only one of the pods or of the parent.
         let is_hopeless = matches!(
             cause,
             RefusalCause::UnsupportedTerms { .. }
@@ -350,7 +351,7 @@ impl Core {
         Some(Decision { unit, action: DecisionAction::Wait(refusal), domain: None, unplaced: None })
     }
 
-    /// What members that are set aside for it demand of their place.
+    /// The unsupported fields of the members that are excluded because of them.
     fn unsupported_fields(&self, group: &TrackedGroup) -> Vec<&'static str> {
         let members = group.members.iter().map(|id| self.pods.get(*id));
         let unsupported = members.filter(|pod| pod.stage == Stage::Excluded(ExclusionReason::Unsupported));
@@ -358,15 +359,18 @@ impl Core {
         fields.into_iter().collect()
     }
 
-    /// The unit a pod belongs to, and when it is its turn.
+    /// The unit a pod belongs to, and its queue order.
     fn unit_of(&self, id: PodId) -> (UnitId, QueueOrder) {
         let pod = self.pods.get(id);
         match pod.group {
             Some(group) => (UnitId::Group(group), self.groups.get(group).queue_order()),
             None => {
-                let turn =
-                    QueueOrder { priority: std::cmp::Reverse(pod.priority), created: pod.created(), seen: pod.seen };
-                (UnitId::Pod(id), turn)
+                let order = QueueOrder {
+                    priority: std::cmp::Reverse(pod.priority),
+                    created: pod.created(),
+                    arrival: pod.arrival,
+                };
+                (UnitId::Pod(id), order)
             }
         }
     }
@@ -374,22 +378,22 @@ impl Core {
 
 #[cfg(test)]
 impl Core {
-    /// Whether nodes are held for somebody.
+    /// Whether nodes are reserved for a unit.
     pub(crate) fn has_reservation(&self) -> bool {
         self.active_reservation.is_some()
     }
 
-    /// How many classes there are, and how many tables with a row for each node.
-    pub(crate) fn kept_counts(&self) -> (usize, usize) {
+    /// The number of classes, and of tables with a row for each node.
+    pub(crate) fn classes_and_tables_count(&self) -> (usize, usize) {
         (self.classes.len(), self.cluster.tables_count())
     }
 
-    /// Counts what deciding costs: pods put on nodes or taken off, also tentatively, and lots that were looked at.
+    /// The cost of deciding: pods added to and removed from nodes, also tentatively, and class counts read.
     pub(crate) fn steps_count(&self) -> u64 {
         self.cluster.log_end() + self.class_counts_read
     }
 
-    /// Panics unless the columns are the sums of the pods, and every kept index equals one made anew.
+    /// Panics unless the columns are the sums of the pods, and every cached index equals a newly built one.
     pub(crate) fn assert_consistent(&mut self) {
         self.cluster.assert_sums(self.pods.all().filter_map(|pod| Some((pod.stage.node()?, &*pod.usage))));
         self.queue.assert_counted(|group| {

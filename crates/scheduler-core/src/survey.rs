@@ -1,4 +1,4 @@
-//! What every filter and score says about every node for one pod: a decision taken apart.
+//! The verdict of every filter and score about every node for one pod: a decision in detail.
 
 use types::views::{NodeView, PodView};
 
@@ -9,29 +9,29 @@ use crate::index::ClassIndex;
 use crate::profile::Profile;
 use crate::requests::Usage;
 
-/// What a profile thinks of a pod on some nodes.
+/// The verdict of a profile about a pod on some nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
     /// One per node, by name.
     pub nodes: Vec<NodeSurvey>,
     /// The node that would be chosen.
     pub best: Option<String>,
-    /// Whether the pod would be let in at all: its scheduling gates are gone, or do not matter to the profile.
+    /// Whether the pod would be queued: it has no scheduling gates, or the profile ignores them.
     pub admitted: bool,
 }
 
-/// What a profile thinks of a pod on one node.
+/// The verdict of a profile about a pod on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSurvey {
     /// The node.
     pub node: String,
-    /// The filters that refuse it, each asked whatever the others say, in their order.
+    /// The filters that refuse it, in their order. Each is evaluated regardless of the others.
     pub objections: Vec<FilterObjection>,
-    /// How many pods like this one it takes.
+    /// How many pods like this one fit on it.
     pub slots: u32,
     /// The weighted points of each score that applies to the pod; empty when a filter refuses the node.
     pub scores: Vec<(String, i64)>,
-    /// Their sum, as placement reckons it.
+    /// Their sum, as placement computes it.
     pub total: i64,
 }
 
@@ -40,15 +40,15 @@ pub struct NodeSurvey {
 pub struct FilterObjection {
     /// The filter.
     pub filter: String,
-    /// Its reasons, in words.
+    /// Its reasons as text.
     pub reasons: Vec<String>,
-    /// Whether it would refuse the node without any pods, too, so that nobody's leaving helps.
+    /// Whether it would refuse the empty node too, so that no pod's leaving helps.
     pub even_when_empty: bool,
 }
 
 impl Survey {
-    /// Asks every filter and score of `profile` about `pod` on every node, with `running` on their nodes. A node that
-    /// the pod names is a wish here, not a fact.
+    /// Evaluates every filter and score of `profile` for `pod` on every node, with `running` on their nodes. A node
+    /// that the pod names is a requirement here: the pod does not count as bound to it.
     pub fn of(profile: &Profile, nodes: &[NodeView], running: &[PodView], pod: &PodView) -> Survey {
         let mut cluster = Cluster::default();
         let classes = Classes::new(1, std::slice::from_ref(profile), &mut cluster);
@@ -81,22 +81,18 @@ impl NodeSurvey {
             if filter.slots(class, cluster.node_ref(node), LoadAssumption::Now) == 0 {
                 let mut reasons = Vec::new();
                 filter.reasons(class, cluster.node_ref(node), 0, &mut |reason| reasons.push(reason.text(cluster)));
-                let for_good = filter.slots(class, cluster.node_ref(node), LoadAssumption::Empty) == 0;
-                objections.push(FilterObjection {
-                    filter: filter.name().to_owned(),
-                    reasons,
-                    even_when_empty: for_good,
-                });
+                let even_when_empty = filter.slots(class, cluster.node_ref(node), LoadAssumption::Empty) == 0;
+                objections.push(FilterObjection { filter: filter.name().to_owned(), reasons, even_when_empty });
             }
         }
         let slots = index.slots(node);
         let points = if slots > 0 { index.points(node, class, cluster) } else { Vec::new() };
-        let name = |place: usize| index.plugins().scores[place].0.name().to_owned();
+        let name = |position: usize| index.plugins().scores[position].0.name().to_owned();
         NodeSurvey {
             node: cluster.node_name(node).to_owned(),
             objections,
             slots,
-            scores: points.into_iter().map(|(place, points)| (name(place), points)).collect(),
+            scores: points.into_iter().map(|(position, points)| (name(position), points)).collect(),
             total: if slots > 0 { index.total(node) } else { 0 },
         }
     }

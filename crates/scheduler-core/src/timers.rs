@@ -1,5 +1,5 @@
-//! Things to look at again after a while. The time is only known when decisions are made, so an alarm that is set in
-//! between begins to run with the next look at the clock.
+//! Timers for checks that are due after a pause. The time is known only while decisions are made, so a timer that is
+//! set in between starts with the next call that has the time.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,16 +9,16 @@ use types::Timestamp;
 
 use crate::compact_timestamp::saturating_add;
 
-/// At most one alarm for each thing.
+/// At most one timer per key.
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
-    /// None until the next look at the time.
+    /// None until the timer starts.
     until: BTreeMap<K, Option<Timestamp>>,
     unstarted: BTreeSet<K>,
     by_time: BTreeSet<(Timestamp, K)>,
 }
 
-// Not derived: no key is made up.
+// Not derived: that would require `K: Default`.
 impl<K> Default for Timers<K> {
     fn default() -> Timers<K> {
         Timers { until: BTreeMap::new(), unstarted: BTreeSet::new(), by_time: BTreeSet::new() }
@@ -26,15 +26,15 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Ord + Copy> Timers<K> {
-    /// Sets an alarm, unless there is one.
+    /// Sets a timer, unless there is one.
     pub(crate) fn set(&mut self, key: K) {
-        if let Entry::Vacant(none) = self.until.entry(key) {
-            none.insert(None);
+        if let Entry::Vacant(entry) = self.until.entry(key) {
+            entry.insert(None);
             self.unstarted.insert(key);
         }
     }
 
-    /// Takes the alarm back, if there is one.
+    /// Cancels the timer, if there is one.
     pub(crate) fn clear(&mut self, key: K) {
         self.unstarted.remove(&key);
         if let Some(Some(at)) = self.until.remove(&key) {
@@ -42,14 +42,14 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    /// Has the alarm ring at this time instead of any other.
+    /// Sets the timer to this time, replacing any other.
     pub(crate) fn set_at(&mut self, key: K, at: Timestamp) {
         self.clear(key);
         self.until.insert(key, Some(at));
         self.by_time.insert((at, key));
     }
 
-    /// Something whose alarm rings by now. Those set since the last look begin to run, for as long as `pause`.
+    /// A key whose timer is due. Timers set since the last call start now and run for `pause`.
     pub(crate) fn next_due(&mut self, now: Timestamp, pause: Duration) -> Option<K> {
         for key in std::mem::take(&mut self.unstarted) {
             self.set_at(key, saturating_add(now, pause));
@@ -57,7 +57,7 @@ impl<K: Ord + Copy> Timers<K> {
         self.by_time.first().filter(|(at, _)| *at <= now).map(|(_, key)| *key)
     }
 
-    /// When the next one rings.
+    /// When the next timer is due.
     pub(crate) fn next_at(&self) -> Option<Timestamp> {
         self.by_time.first().map(|(at, _)| *at)
     }

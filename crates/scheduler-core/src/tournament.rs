@@ -1,17 +1,17 @@
-//! The best of many, again and again: entries in blocks, above each block its largest entry, and the same over those.
+//! Repeatedly finds the best of many: entries in blocks, above each block its largest entry, and the same over those.
 //!
-//! Changing one entry costs a look at the blocks it is in, and only if it was or becomes the largest there. Finding the
-//! best costs one block a level. Placing n equal pods is thereby n short walks, not n passes over the nodes.
+//! Changing one entry reads the blocks it is in, and only if it was or becomes the largest there. Finding the best
+//! reads one block per level. Placing n equal pods thus takes n short walks, not n passes over the nodes.
 
-/// Entries by position; 0 is "out". Takes little more room than the entries themselves.
+/// Entries by position; 0 means out. Uses little more memory than the entries themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Tournament {
-    /// The entries, then the largest of each block of the level before, up to a level of one block. What is beyond the
-    /// last entry is out.
+    /// The entries, then the largest of each block of the previous level, up to a level of one block. Positions
+    /// beyond the last entry are out.
     levels: Vec<Vec<Block>>,
 }
 
-/// As many entries as a line of the processor's cache holds.
+/// As many entries as a cache line of the processor.
 type Block = [u32; BLOCK];
 
 const BLOCK: usize = 16;
@@ -27,7 +27,7 @@ impl Tournament {
         Tournament { levels }
     }
 
-    /// Makes room for positions below `width`; new ones are out.
+    /// Adds positions up to `width`; new ones are out.
     pub(crate) fn widen(&mut self, width: usize) {
         let mut needed = width.div_ceil(BLOCK);
         for at in 0.. {
@@ -50,7 +50,8 @@ impl Tournament {
         if largest == 0 {
             return None;
         }
-        let first = |block: &Block| block.iter().position(|entry| *entry == largest).expect("it is in its block");
+        let first =
+            |block: &Block| block.iter().position(|entry| *entry == largest).expect("the maximum is in its block");
         let mut at = first(top);
         for level in below.iter().rev() {
             at = at * BLOCK + first(&level[at]);
@@ -62,19 +63,19 @@ impl Tournament {
     pub(crate) fn set(&mut self, position: usize, entry: u32) {
         let (mut at, mut next) = (position, entry);
         for level in 0..self.levels.len() {
-            let known = self.levels.get(level + 1).map(|above| above[at / BLOCK / BLOCK][at / BLOCK % BLOCK]);
+            let block_max = self.levels.get(level + 1).map(|above| above[at / BLOCK / BLOCK][at / BLOCK % BLOCK]);
             let block = &mut self.levels[level][at / BLOCK];
             let before = block[at % BLOCK];
-            // Looked at before the entry is written: the processor would otherwise wait for the write. Many are equal.
+            // Checked before the entry is written: the processor would otherwise wait for the write. Many are equal.
             let others_are_as_large =
-                |known| before < known || block.iter().filter(|entry| **entry == known).count() > 1;
-            let is_settled = before == next || known.is_none_or(|known| next < known && others_are_as_large(known));
+                |block_max| before < block_max || block.iter().filter(|entry| **entry == block_max).count() > 1;
+            let is_settled = before == next || block_max.is_none_or(|max| next < max && others_are_as_large(max));
             block[at % BLOCK] = next;
             if is_settled {
                 return;
             }
             at /= BLOCK;
-            if known.is_some_and(|known| next < known) {
+            if block_max.is_some_and(|max| next < max) {
                 next = largest(&self.levels[level][at]);
             }
         }
@@ -85,7 +86,7 @@ impl Tournament {
         self.levels[0][position / BLOCK][position % BLOCK]
     }
 
-    /// How many bytes it takes.
+    /// Its size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.levels.iter().map(|level| level.capacity() * size_of::<Block>()).sum()
     }

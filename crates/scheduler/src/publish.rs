@@ -85,8 +85,8 @@ fn filter_stage(reason: &str) -> usize {
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
-        // Holds come and go, and are no news where something else is short.
-        "Hold",
+        // Reservations begin and end, and matter only if nothing else is short.
+        "Reservation",
         "NodeResourcesFit",
     ];
     // Filters of one's own come last, too.
@@ -233,8 +233,8 @@ mod tests {
             (vec![(selector, 90), (gpu, 10)], "not enough nvidia.com/gpu"),
             (vec![(taint, 90), (selector, 10)], "no room: nodes didn't match Pod's node affinity/selector"),
             (vec![("Insufficient cpu", 8), (gpu, 10), (taint, 100)], "not enough nvidia.com/gpu"),
-            (vec![("node(s) were held for ns/g", 9), (gpu, 1)], "not enough nvidia.com/gpu"),
-            (vec![("node(s) were held for ns/g", 1), (taint, 9)], "no room: nodes were held for ns/g"),
+            (vec![("node(s) were reserved for ns/g", 9), (gpu, 1)], "not enough nvidia.com/gpu"),
+            (vec![("node(s) were reserved for ns/g", 1), (taint, 9)], "no room: nodes were reserved for ns/g"),
             (vec![("node(s) were on fire", 11), (gpu, 10)], "no room: nodes were on fire"),
         ] {
             let reasons = Histogram(reasons.into_iter().map(|(text, count)| (text.to_owned(), count)).collect());

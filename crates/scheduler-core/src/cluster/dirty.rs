@@ -12,23 +12,23 @@ pub(crate) struct TouchedNode {
 /// What changed about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeChangeKind {
-    /// Only pods came or went.
+    /// Only its pods.
     Pods,
-    /// Labels, taints, allocatable or the node's existence; perhaps pods, too.
+    /// Labels, taints, allocatable or the node's existence; perhaps pods too.
     Shape,
 }
 
-/// The last changes; at least as many as there are nodes, because whoever lags by more reads all nodes instead.
+/// The last changes; at least as many as there are nodes, because a reader that lags by more reads all nodes instead.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyLog {
-    /// Position of the first entry still here.
+    /// Position of the first stored entry.
     base: u64,
     entries: Vec<NodeIndex>,
     /// By node.
     last: Vec<LastChange>,
 }
 
-/// Where the log ended after the last changes of a node; 0: there was none.
+/// The end of the log after the last changes of a node; 0: there was none.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastChange {
     change: u64,
@@ -59,19 +59,19 @@ impl DirtyLog {
         self.base + self.entries.len() as u64
     }
 
-    /// How many changes there were since position `seen`.
-    pub(crate) fn count_since(&self, seen: u64) -> u64 {
-        self.end() - seen
+    /// How many changes there were since `position`.
+    pub(crate) fn count_since(&self, position: u64) -> u64 {
+        self.end() - position
     }
 
-    /// The nodes that changed since position `seen`, each once; `None` when it is too long ago to tell.
-    pub(crate) fn since(&self, seen: u64) -> Option<impl Iterator<Item = TouchedNode> + '_> {
-        let skip = usize::try_from(seen.checked_sub(self.base)?).ok()?;
-        let ends = seen + 1..;
+    /// The nodes that changed since `position`, each once; `None` when the log no longer goes back that far.
+    pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = TouchedNode> + '_> {
+        let skip = usize::try_from(position.checked_sub(self.base)?).ok()?;
+        let ends = position + 1..;
         let touches = self.entries.get(skip..)?.iter().zip(ends).filter_map(move |(node, end)| {
             let last = self.last[node.at()];
-            // A node that changed again later is told of then.
-            let changed = if last.shape > seen { NodeChangeKind::Shape } else { NodeChangeKind::Pods };
+            // A node that changed again later is reported at its last change.
+            let changed = if last.shape > position { NodeChangeKind::Shape } else { NodeChangeKind::Pods };
             (last.change == end).then_some(TouchedNode { node: *node, changed })
         });
         Some(touches)
@@ -83,27 +83,27 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read(log: &DirtyLog, seen: u64) -> Vec<(u32, NodeChangeKind)> {
-        log.since(seen).unwrap().map(|touch| (touch.node.0, touch.changed)).collect()
+    fn read(log: &DirtyLog, position: u64) -> Vec<(u32, NodeChangeKind)> {
+        log.since(position).unwrap().map(|touch| (touch.node.0, touch.changed)).collect()
     }
 
     #[test]
-    fn a_reader_that_keeps_up_sees_every_change_once() {
+    fn a_reader_that_keeps_up_reads_every_change_once() {
         let mut log = DirtyLog::default();
-        let (mut seen, mut all) = (0, Vec::new());
+        let (mut position, mut all) = (0, Vec::new());
         for node in 0..1000 {
             log.push(NodeIndex(node), NodeChangeKind::Pods, 10);
             if node % 7 == 0 {
-                all.extend(read(&log, seen));
-                seen = log.end();
+                all.extend(read(&log, position));
+                position = log.end();
             }
         }
-        all.extend(read(&log, seen));
+        all.extend(read(&log, position));
         assert_eq!(all, (0..1000).map(|node| (node, NodeChangeKind::Pods)).collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_node_that_changed_often_is_told_of_once_with_all_that_changed() {
+    fn a_node_that_changed_often_is_reported_once_with_all_changes() {
         let mut log = DirtyLog::default();
         for (node, changed) in [
             (1, NodeChangeKind::Shape),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_lags_too_far_is_told_so() {
+    fn a_reader_that_lags_too_far_gets_none() {
         let mut log = DirtyLog::default();
         for node in 0..1000 {
             log.push(NodeIndex(node), NodeChangeKind::Pods, 10);

@@ -1,16 +1,16 @@
-//! Which images lie on how many nodes.
+//! The number of nodes that have each image.
 
 use rustc_hash::FxHashMap;
 
 use crate::names::NameId;
 
-/// On how many nodes each image lies. Images that no node has are not here.
+/// The number of nodes that have each image. Images on no node are not listed.
 #[derive(Debug, Default)]
 pub(super) struct ImageCounts {
     nodes_count: FxHashMap<NameId, u32>,
 }
 
-/// An image on a node's disk and its size in bytes.
+/// An image of a node and its size in bytes.
 pub(crate) type NodeImage = (NameId, i64);
 
 impl ImageCounts {
@@ -35,7 +35,7 @@ impl ImageCounts {
     }
 }
 
-/// The image's name with its tag: a name that has neither tag nor digest means the tag `latest`.
+/// The image's name with its tag: a name with neither tag nor digest means the tag `latest`.
 pub(crate) fn full_name(name: &str) -> std::borrow::Cow<'_, str> {
     let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
     if last.contains(':') { name.into() } else { format!("{name}:latest").into() }

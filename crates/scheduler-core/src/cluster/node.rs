@@ -1,4 +1,4 @@
-//! A node's fixed side: labels, taints, whether pods may come.
+//! Static properties of a node: labels, taints, images, whether it is cordoned.
 
 use types::views::NodeView;
 
@@ -10,13 +10,13 @@ use crate::names::{NameId, NameTable};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeInfo {
     pub(crate) name: NameId,
-    /// False while only pods of the node were seen, or after it was deleted.
+    /// False while only pods of the node were observed, or after it was deleted.
     pub(crate) present: bool,
     pub(crate) unschedulable: bool,
     /// Sorted by key.
     labels: Vec<(NameId, NameId)>,
     pub(crate) taints: Vec<Taint>,
-    /// By name, an image once under each of its names.
+    /// Sorted by name; an image is listed once under each of its names.
     pub(crate) images: Box<[NodeImage]>,
 }
 
@@ -78,7 +78,7 @@ impl NodeInfo {
         NodeInfo { name, present: true, unschedulable: view.spec.unschedulable, labels, taints, images: images.into() }
     }
 
-    /// The size of an image, if it lies here.
+    /// The size of an image, if the node has it.
     pub(crate) fn image_bytes(&self, image: NameId) -> Option<i64> {
         let at = self.images.binary_search_by_key(&image, |(name, _)| *name).ok()?;
         Some(self.images[at].1)
@@ -95,21 +95,21 @@ impl NodeInfo {
         Some(self.labels[at].1)
     }
 
-    /// Which kinds of change lie between `before` and this.
+    /// The cluster events between `before` and this.
     pub(super) fn changes_since(&self, before: &NodeInfo) -> ClusterEvents {
         if self.present && !before.present {
             return ClusterEvents::NODE_ADD;
         }
-        let mut kinds = ClusterEvents::NONE;
+        let mut events = ClusterEvents::NONE;
         if self.labels != before.labels {
-            kinds |= ClusterEvents::NODE_LABELS;
+            events |= ClusterEvents::NODE_LABELS;
         }
         if self.taints != before.taints || self.unschedulable != before.unschedulable {
-            kinds |= ClusterEvents::NODE_TAINTS;
+            events |= ClusterEvents::NODE_TAINTS;
         }
         if self.images != before.images {
-            kinds |= ClusterEvents::NODE_IMAGES;
+            events |= ClusterEvents::NODE_IMAGES;
         }
-        kinds
+        events
     }
 }

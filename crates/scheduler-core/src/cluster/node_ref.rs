@@ -1,9 +1,9 @@
-//! One node of the cluster as filters and scores see it.
+//! One node of the cluster as filters and scores read it.
 
 use super::{Cluster, NodeIndex, NodeInfo, ResourceId};
 use crate::classes::Class;
 
-/// A node with what is taken from it. What one reads here, a filter declares by the changes it wakes for.
+/// A node with its usage. A filter declares what it reads here by the cluster events it registers.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRef<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -42,12 +42,12 @@ impl<'a> NodeRef<'a> {
         self.column(resource).map_or(0, |resource| class.usage.requested(resource))
     }
 
-    /// How many pods it may hold.
+    /// How many pods it may have.
     pub fn pods_allowed(self) -> i64 {
         self.cluster.pods_allowed(self.index)
     }
 
-    /// How many pods it holds.
+    /// How many pods it has.
     pub fn pods_count(self) -> i64 {
         self.cluster.pods_count(self.index)
     }
@@ -61,7 +61,7 @@ impl<'a> NodeRef<'a> {
     }
 }
 
-/// Some nodes at once.
+/// Several nodes at once.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRefs<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -69,7 +69,7 @@ pub struct NodeRefs<'a> {
 }
 
 impl<'a> NodeRefs<'a> {
-    /// One by one.
+    /// Each node.
     pub fn iter(self) -> impl ExactSizeIterator<Item = NodeRef<'a>> {
         self.nodes.iter().map(move |index| NodeRef { cluster: self.cluster, index: *index })
     }

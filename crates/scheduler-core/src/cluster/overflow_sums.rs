@@ -1,51 +1,52 @@
-//! Sums of what pods ask for: exact, and never too large for the columns, whatever pods and nodes say.
+//! Exact sums of requests that never overflow a column, whatever pods and nodes declare.
 //!
-//! Anybody who may make pods writes numbers up to the largest there is, and may put such pods on a node by its name. So
-//! one amount is cut at a bound that nothing real comes near, and a sum of more than columns show is kept apart, exactly:
-//! when pods leave, what is left is what it was before they came.
+//! Any user who may create pods can request amounts up to the largest integer, and can name a node for such pods. So
+//! each amount is capped at a bound that no real amount reaches. A sum that exceeds the column's range is stored
+//! separately and exactly: when pods leave, the sum is what it was before they came.
 
 use std::collections::BTreeMap;
 
 use super::{NodeIndex, ResourceId};
 
-/// The most that one pod counts with of one resource, 2 EiB of bytes. Whoever asks for that much fits nowhere.
+/// The most that one pod counts with of one resource, 2 EiB of bytes. A pod that requests that much fits nowhere.
 pub(crate) const MAX_REQUEST: i64 = 1 << 61;
 
 /// The most that one node counts with of one resource.
 pub(crate) const MAX_ALLOCATABLE: i64 = MAX_REQUEST - 1;
 
-/// The largest sum that is shown. With one more pod it is still a number, and it is more than any node has.
+/// The largest sum in a column. Adding one more pod does not overflow, and it is more than any node has.
 pub(super) const MAX_COLUMN_SUM: i64 = 1 << 62;
 
-/// What is summed up.
+/// Identifies a sum.
 pub(super) type SumKey = (ResourceId, NodeIndex);
 
-/// Exact sums that stand in no column: those of [`SHOWN_MAX`] and more, of which [`SHOWN_MAX`] is shown, and those of
-/// resources that have no column.
+/// Exact sums that are in no column: those of at least [`MAX_COLUMN_SUM`], whose column entry is [`MAX_COLUMN_SUM`],
+/// and those of resources without a column.
 #[derive(Debug, Default)]
 pub(super) struct OverflowSums(BTreeMap<SumKey, i128>);
 
 impl OverflowSums {
-    /// Adds to the sum that is shown; `amount` is at most [`ASKED_MAX`], and below zero for what was added before.
+    /// Adds to a sum in a column; `amount` is at most [`MAX_REQUEST`], and negative to subtract what was added
+    /// before.
     #[inline]
-    pub(super) fn add(&mut self, shown: &mut i64, of: SumKey, amount: i64) {
-        let sum = *shown + amount;
+    pub(super) fn add(&mut self, entry: &mut i64, of: SumKey, amount: i64) {
+        let sum = *entry + amount;
         // Both are below the bound, which is a power of two.
-        if *shown | sum < MAX_COLUMN_SUM {
-            *shown = sum;
+        if *entry | sum < MAX_COLUMN_SUM {
+            *entry = sum;
         } else {
-            self.add_overflowing(shown, of, amount);
+            self.add_overflowing(entry, of, amount);
         }
     }
 
     #[cold]
-    fn add_overflowing(&mut self, shown: &mut i64, of: SumKey, amount: i64) {
-        let before = self.0.remove(&of).unwrap_or(i128::from(*shown));
+    fn add_overflowing(&mut self, entry: &mut i64, of: SumKey, amount: i64) {
+        let before = self.0.remove(&of).unwrap_or(i128::from(*entry));
         let sum = before + i128::from(amount);
-        *shown = self.store_overflow(of, sum);
+        *entry = self.store_overflow(of, sum);
     }
 
-    /// Keeps a sum if it is too large to be shown. Returns what is shown of it.
+    /// Stores a sum if it exceeds the column's range. Returns its column entry.
     fn store_overflow(&mut self, of: SumKey, sum: i128) -> i64 {
         match i64::try_from(sum).ok().filter(|sum| *sum < MAX_COLUMN_SUM) {
             Some(sum) => sum,
@@ -64,12 +65,12 @@ impl OverflowSums {
         }
     }
 
-    /// What would be shown of a sum that has no column.
+    /// The column entry that a sum without a column would have.
     pub(super) fn sum_without_column(&self, of: SumKey) -> i64 {
         self.0.get(&of).map_or(0, |sum| i64::try_from(*sum).unwrap_or(MAX_COLUMN_SUM).min(MAX_COLUMN_SUM))
     }
 
-    /// The sums of a resource have a column from now on, by node.
+    /// Moves the sums of a resource into its new column, by node.
     pub(super) fn move_to_column(&mut self, resource: ResourceId, column: &mut [i64]) {
         let all = (resource, NodeIndex(0))..=(resource, NodeIndex(u32::MAX));
         let sums: Vec<(SumKey, i128)> = self.0.range(all).map(|(of, sum)| (*of, *sum)).collect();
@@ -79,14 +80,14 @@ impl OverflowSums {
         }
     }
 
-    /// They have none any more.
+    /// Moves them back from a column that is removed.
     pub(super) fn move_from_column(&mut self, resource: ResourceId, column: &[i64]) {
-        for (at, shown) in column.iter().enumerate().filter(|(_, shown)| **shown != 0) {
-            self.0.entry((resource, NodeIndex(at as u32))).or_insert(i128::from(*shown));
+        for (at, entry) in column.iter().enumerate().filter(|(_, entry)| **entry != 0) {
+            self.0.entry((resource, NodeIndex(at as u32))).or_insert(i128::from(*entry));
         }
     }
 
-    /// How many sums stand here.
+    /// The number of sums stored here.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
@@ -98,16 +99,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_is_exact_again_when_it_can_be_shown() {
+    fn a_sum_is_exact_again_when_it_fits_the_column() {
         let of = (ResourceId::MEMORY, NodeIndex(0));
-        let (mut apart, mut shown) = (OverflowSums::default(), 0);
+        let (mut sums, mut entry) = (OverflowSums::default(), 0);
         for amount in [7, MAX_REQUEST, MAX_REQUEST - 1, MAX_REQUEST, 5] {
-            apart.add(&mut shown, of, amount);
+            sums.add(&mut entry, of, amount);
         }
-        assert_eq!((shown, apart.len()), (MAX_COLUMN_SUM, 1));
-        apart.add(&mut shown, of, -MAX_REQUEST);
-        assert_eq!(shown, MAX_COLUMN_SUM, "twelve and two of them, less one");
-        apart.add(&mut shown, of, -MAX_REQUEST);
-        assert_eq!((shown, apart.len()), (MAX_REQUEST + 11, 0));
+        assert_eq!((entry, sums.len()), (MAX_COLUMN_SUM, 1));
+        sums.add(&mut entry, of, -MAX_REQUEST);
+        assert_eq!(entry, MAX_COLUMN_SUM, "12 plus two times the maximum, minus one");
+        sums.add(&mut entry, of, -MAX_REQUEST);
+        assert_eq!((entry, sums.len()), (MAX_REQUEST + 11, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! A layer of tentative pods over the cluster. Dropping it is the undo.
+//! An overlay of tentative pods over the cluster. Dropping it removes them.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use super::{Cluster, NodeIndex};
 use crate::requests::Usage;
 
-/// Pods that count on their nodes for as long as this lives, or for good once it is kept.
+/// Pods that count on their nodes while the overlay lives, or for good once it is committed.
 pub(crate) struct PlacementOverlay<'a> {
     cluster: &'a mut Cluster,
-    /// Nodes, each with the place of what the pod takes there in `usages`.
+    /// Nodes, each with the position of the pod's usage in `usages`.
     placed: SmallVec<[(NodeIndex, u32); 8]>,
     usages: SmallVec<[Arc<Usage>; 2]>,
 }
@@ -23,9 +23,9 @@ impl<'a> PlacementOverlay<'a> {
     /// Counts one more pod on a node.
     pub(crate) fn place(&mut self, node: NodeIndex, usage: &Arc<Usage>) {
         self.cluster.add_pod(node, usage);
-        // Pods come class by class, so the last usage is nearly always the one.
-        let known = self.usages.iter().rposition(|known| Arc::ptr_eq(known, usage));
-        let at = known.unwrap_or_else(|| {
+        // Pods are placed class by class, so this is nearly always the last usage.
+        let existing = self.usages.iter().rposition(|existing| Arc::ptr_eq(existing, usage));
+        let at = existing.unwrap_or_else(|| {
             self.usages.push(Arc::clone(usage));
             self.usages.len() - 1
         });
@@ -37,7 +37,7 @@ impl<'a> PlacementOverlay<'a> {
         self.placed.len()
     }
 
-    /// Takes the last pods off again until so many are left.
+    /// Removes the last pods until `len` are left.
     pub(crate) fn rollback_to(&mut self, len: usize) {
         for (node, at) in self.placed.drain(len..).rev() {
             self.cluster.remove_pod(node, &self.usages[at as usize]);
@@ -49,7 +49,7 @@ impl<'a> PlacementOverlay<'a> {
         self.cluster
     }
 
-    /// Makes the pods stay.
+    /// Keeps the pods.
     pub(crate) fn commit(mut self) {
         self.placed.clear();
     }

@@ -1,7 +1,7 @@
-//! Room that is kept free for one unit: on each held node as much as the pods take that are to go there.
+//! Capacity reserved for one unit: on each reserved node as much as the pods need that are to be placed there.
 //!
-//! What is left beside that is everybody's. So pods that do not compete with the unit pass, and none of them can take what
-//! it waits for.
+//! The rest of the node is free for all units. So pods that do not compete with the unit can overtake it, and none of
+//! them can use what it waits for.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,18 @@ use super::{Cluster, NodeIndex, ResourceId};
 use crate::filters::NO_LIMIT;
 use crate::requests::{Amounts, HostPort, Usage};
 
-/// The one hold there can be.
+/// The reservation. There is at most one.
 #[derive(Debug, Default)]
 pub(crate) struct Reservation {
     by_node: BTreeMap<NodeIndex, NodeReservation>,
-    /// For whom and until when, in words.
+    /// For which unit and until when, as text.
     pub(super) reserved_for: String,
-    /// Whether filters see it. The unit it is for, and those before it, are decided while they do not.
+    /// Whether filters respect it. The unit it is for, and units before it in the queue, are decided while it is
+    /// suspended.
     enforced: bool,
 }
 
-/// What is kept free of one node.
+/// What is reserved of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeReservation {
     pods_count: i64,
@@ -27,17 +28,17 @@ pub(crate) struct NodeReservation {
     ports: Vec<HostPort>,
 }
 
-/// How much of what is kept free is free.
+/// How much of the reserved capacity is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReservedCapacity {
-    /// Which part of the cluster that is, by the resource of which it is the largest part, in millionths.
+    /// Its share of the cluster, by the resource with the largest share, in millionths.
     pub(crate) idle_millionths: i64,
-    /// How many pods of the unit it is room for, in thousandths: a node that has half of what is held there counts half.
+    /// How many pods of the unit fit into it, in thousandths: a node with half of what is reserved there counts half.
     pub(crate) pods_milli: i64,
 }
 
 impl NodeReservation {
-    /// Room for so many pods that take this much each.
+    /// Capacity for `pods_count` pods with this usage each.
     pub(crate) fn of(usage: &Usage, pods_count: u32) -> NodeReservation {
         let pods_count = i64::from(pods_count);
         let requests = usage.requests.iter().map(|(resource, amount)| (*resource, amount.saturating_mul(pods_count)));
@@ -46,20 +47,20 @@ impl NodeReservation {
 }
 
 impl Reservation {
-    /// Replaces what is held.
+    /// Replaces the reservation.
     pub(super) fn set(&mut self, shares: BTreeMap<NodeIndex, NodeReservation>, reserved_for: String) {
         (self.by_node, self.reserved_for) = (shares, reserved_for);
     }
 
-    /// The index will stand for another node.
+    /// Removes a node whose index will be reused.
     pub(super) fn forget(&mut self, node: NodeIndex) {
         self.by_node.remove(&node);
     }
 
-    /// Shows or hides the hold. The nodes for which that makes a difference.
-    pub(super) fn set_enforced(&mut self, shown: bool) -> impl Iterator<Item = NodeIndex> + '_ {
-        let turned = std::mem::replace(&mut self.enforced, shown) != shown;
-        self.by_node.keys().copied().filter(move |_| turned)
+    /// Enforces or suspends the reservation. Returns the nodes for which that makes a difference.
+    pub(super) fn set_enforced(&mut self, enforced: bool) -> impl Iterator<Item = NodeIndex> + '_ {
+        let changed = std::mem::replace(&mut self.enforced, enforced) != enforced;
+        self.by_node.keys().copied().filter(move |_| changed)
     }
 
     pub(super) fn nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
@@ -70,45 +71,47 @@ impl Reservation {
         self.enforced && !self.by_node.is_empty()
     }
 
-    /// How much of what is kept free is free by now.
+    /// How much of the reserved capacity is free by now.
     pub(super) fn capacity(&self, cluster: &Cluster) -> ReservedCapacity {
         let mut idle: BTreeMap<ResourceId, i128> = BTreeMap::new();
-        let mut room = ReservedCapacity::default();
+        let mut capacity = ReservedCapacity::default();
         for (node, share) in self.by_node.iter().filter(|(node, _)| cluster.node(**node).present) {
-            let milli =
-                |free: i64, held: i64| (i128::from(free.clamp(0, held)) * 1000 / i128::from(held.max(1))) as i64;
+            let milli = |free: i64, reserved: i64| {
+                (i128::from(free.clamp(0, reserved)) * 1000 / i128::from(reserved.max(1))) as i64
+            };
             let mut least = milli(cluster.free_pod_slots(*node), share.pods_count);
-            for (resource, held) in &share.requests {
+            for (resource, reserved) in &share.requests {
                 let free = cluster.free(*resource, *node);
-                *idle.entry(*resource).or_default() += i128::from(free.clamp(0, *held));
-                least = least.min(milli(free, *held));
+                *idle.entry(*resource).or_default() += i128::from(free.clamp(0, *reserved));
+                least = least.min(milli(free, *reserved));
             }
-            room.pods_milli += least * share.pods_count;
+            capacity.pods_milli += least * share.pods_count;
         }
-        let part = |(resource, idle): (ResourceId, i128)| idle * 1_000_000 / cluster.allocatable_total(resource).max(1);
-        room.idle_millionths = idle.into_iter().map(part).max().unwrap_or(0) as i64;
-        room
+        let share_millionths =
+            |(resource, idle): (ResourceId, i128)| idle * 1_000_000 / cluster.allocatable_total(resource).max(1);
+        capacity.idle_millionths = idle.into_iter().map(share_millionths).max().unwrap_or(0) as i64;
+        capacity
     }
 
-    /// How many pods that take this much have room on a node beside what is kept free there.
+    /// How many pods with this usage fit on a node beside the reservation, if it is enforced.
     pub(super) fn slots_beside(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
         if self.enforced { self.slots_beside_if_enforced(node, usage, cluster) } else { NO_LIMIT }
     }
 
-    /// The same while it is hidden, too.
+    /// The same, as if it were enforced.
     pub(super) fn slots_beside_if_enforced(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
         let Some(share) = self.by_node.get(&node) else { return NO_LIMIT };
-        if usage.ports.iter().any(|port| share.ports.iter().any(|held| port.conflicts_with(*held))) {
+        if usage.ports.iter().any(|port| share.ports.iter().any(|reserved| port.conflicts_with(*reserved))) {
             return 0;
         }
-        let mut room = cluster.pods_allowed(node) - cluster.pods_count(node) - share.pods_count;
-        for (resource, held) in &share.requests {
+        let mut slots = cluster.pods_allowed(node) - cluster.pods_count(node) - share.pods_count;
+        for (resource, reserved) in &share.requests {
             let amount = usage.requested(*resource);
             if amount > 0 {
                 let free = cluster.allocatable(*resource, node) - cluster.requested(*resource, node);
-                room = room.min(free.saturating_sub(*held) / amount);
+                slots = slots.min(free.saturating_sub(*reserved) / amount);
             }
         }
-        room.clamp(0, i64::from(NO_LIMIT)) as u32
+        slots.clamp(0, i64::from(NO_LIMIT)) as u32
     }
 }

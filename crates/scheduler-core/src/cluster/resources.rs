@@ -22,7 +22,7 @@ impl ResourceId {
         self.0 as usize
     }
 
-    /// Whether it matters to scores for pods that do not ask for it, too.
+    /// Whether scores consider it also for pods that do not request it.
     pub(crate) fn is_builtin(self) -> bool {
         self.0 <= ResourceId::EPHEMERAL_STORAGE.0
     }
@@ -55,10 +55,10 @@ impl ResourceColumn {
 #[derive(Debug)]
 pub(super) struct ResourceColumns {
     names: IndexSet<Arc<str>, FxBuildHasher>,
-    /// By resource. None where no node has any of it: whoever makes a pod can make up a name, and a column takes sixteen
-    /// bytes for each node.
+    /// By resource. None if no node has any of it: a user who creates a pod can choose any name, and a column uses
+    /// sixteen bytes per node.
     columns: Vec<Option<ResourceColumn>>,
-    /// What the nodes have of such a resource.
+    /// The column of every such resource.
     empty_column: ResourceColumn,
     requested_overflow: OverflowSums,
 }
@@ -97,11 +97,11 @@ impl ResourceColumns {
     }
 
     pub(super) fn name(&self, resource: ResourceId) -> &str {
-        self.names.get_index(resource.0 as usize).expect("an id is handed out only with its name")
+        self.names.get_index(resource.0 as usize).expect("an id is created only with its name")
     }
 
-    /// What the nodes have of a resource. What is requested of one that none of them has, [`requested`](Self::requested)
-    /// tells.
+    /// The column of a resource. For one that no node has, use [`requested`](Self::requested) for the requested
+    /// amount.
     pub(super) fn column(&self, resource: ResourceId) -> &ResourceColumn {
         self.columns[resource.at()].as_ref().unwrap_or(&self.empty_column)
     }
@@ -118,22 +118,21 @@ impl ResourceColumns {
         self.empty_column.widen(width);
     }
 
-    /// Says whether the amount is another than before. The column comes with the first node that has something, and goes
-    /// with the last.
+    /// Returns whether the amount changed. The column exists while a node has some of the resource.
     pub(super) fn set_allocatable(&mut self, resource: ResourceId, node: NodeIndex, amount: i64) -> bool {
-        let (slot, apart) = (&mut self.columns[resource.at()], &mut self.requested_overflow);
+        let (slot, overflow) = (&mut self.columns[resource.at()], &mut self.requested_overflow);
         if slot.is_none() && amount == 0 {
             return false;
         }
         let column = slot.get_or_insert_with(|| {
             let mut column = ResourceColumn::of_width(self.empty_column.allocatable.len());
-            apart.move_to_column(resource, &mut column.requested);
+            overflow.move_to_column(resource, &mut column.requested);
             column
         });
         let before = std::mem::replace(&mut column.allocatable[node.at()], amount);
         column.allocatable_total += i128::from(amount) - i128::from(before);
         if column.allocatable_total == 0 && !resource.is_builtin() {
-            apart.move_from_column(resource, &column.requested);
+            overflow.move_from_column(resource, &column.requested);
             *slot = None;
         }
         before != amount
@@ -155,12 +154,12 @@ impl ResourceColumns {
 
 #[cfg(test)]
 impl ResourceColumns {
-    /// How many sums stand in no column, or are too large to be shown there.
+    /// The number of sums without a column, or too large for it.
     pub(super) fn overflow_sums_count(&self) -> usize {
         self.requested_overflow.len()
     }
 
-    /// How many columns there are.
+    /// The number of columns.
     pub(super) fn columns_count(&self) -> usize {
         self.columns.iter().flatten().count()
     }

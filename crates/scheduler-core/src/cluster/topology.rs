@@ -5,11 +5,11 @@ use rustc_hash::FxHashMap;
 use super::{NodeIndex, NodeInfo};
 use crate::names::NameId;
 
-/// A topology key that some group has asked for.
+/// A topology key that a group has requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TopologyId(pub(super) u32);
 
-/// One value of a topology key. Numbered in the order the values are first seen.
+/// One value of a topology key. Numbered in the order of observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DomainId(u32);
 
@@ -19,28 +19,28 @@ impl DomainId {
     }
 }
 
-/// The domains of one key. A domain without nodes stays, empty.
+/// The domains of one key. A domain without nodes remains, empty.
 #[derive(Debug)]
 pub(crate) struct Topology {
     key: NameId,
-    /// Grows whenever a node enters or leaves a domain.
+    /// Incremented whenever a node enters or leaves a domain.
     version: u64,
     domain_of: Vec<Option<DomainId>>,
     domains: Vec<Domain>,
     by_value: FxHashMap<NameId, DomainId>,
 }
 
-/// Where some nodes are.
+/// The domains of a set of nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OccupiedDomains {
     /// Their domains, each once, in the order of the first node in each.
     pub(crate) domains: Vec<DomainId>,
-    /// Those that are in none: without the label, or gone.
+    /// Nodes in no domain: without the label, or deleted.
     pub(crate) outside: Vec<NodeIndex>,
 }
 
 impl OccupiedDomains {
-    /// Adds one more node.
+    /// Adds a node.
     pub(crate) fn add(&mut self, node: NodeIndex, topology: &Topology) {
         match topology.domain_of(node) {
             Some(domain) if self.domains.contains(&domain) => {}
@@ -64,14 +64,14 @@ impl Topology {
         Topology { key, version: 0, domain_of: Vec::new(), domains: Vec::new(), by_value: FxHashMap::default() }
     }
 
-    /// Puts a node with so many pods into the domain its labels say; tells whether that is another one than before.
+    /// Moves a node with `pods_count` pods into the domain of its label. Returns whether the domain changed.
     pub(super) fn set(&mut self, index: NodeIndex, node: &NodeInfo, pods_count: i64) -> bool {
         let next = node.label(self.key).map(|value| self.domain(value));
         let before = self.domain_of(index);
         if before == next {
             return false;
         }
-        // Only now: whoever makes a PodGroup can make up a key, which no node carries.
+        // Allocated only now: a user who creates a PodGroup can choose a key that no node has.
         if self.domain_of.len() <= index.at() {
             self.domain_of.resize(index.at() + 1, None);
         }
@@ -91,7 +91,7 @@ impl Topology {
         true
     }
 
-    /// Counts a pod more or less on a node.
+    /// Adds `sign` to the pods of a node.
     pub(super) fn count(&mut self, index: NodeIndex, sign: i64) {
         if let Some(domain) = self.domain_of(index) {
             self.domains[domain.at()].pods_count += sign;
@@ -106,7 +106,7 @@ impl Topology {
         self.version
     }
 
-    /// The domain a node is in, if it carries the label.
+    /// The domain of a node, if it has the label.
     pub(crate) fn domain_of(&self, index: NodeIndex) -> Option<DomainId> {
         self.domain_of.get(index.at()).copied().flatten()
     }
@@ -131,7 +131,7 @@ impl Topology {
         self.domains[domain.at()].value
     }
 
-    /// Whether it takes room for each node.
+    /// Whether it has a row for each node.
     #[cfg(test)]
     pub(super) fn has_table(&self) -> bool {
         self.domain_of.capacity() > 0

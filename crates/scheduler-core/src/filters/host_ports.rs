@@ -1,4 +1,5 @@
-//! A pod with host ports shares its node with no other pod that has one of them; equal pods, then, come one a node.
+//! A pod with host ports cannot share its node with a pod that has one of them. So a node has one slot for equal
+//! pods.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::classes::Class;
@@ -36,13 +37,13 @@ impl Filter for HostPorts {
             return NO_LIMIT;
         }
         let used = if load == LoadAssumption::Now { node.cluster.ports(node.index) } else { &[] };
-        let taken = wanted.iter().any(|port| used.iter().any(|other| port.conflicts_with(*other)));
-        u32::from(!taken)
+        let conflicts = wanted.iter().any(|port| used.iter().any(|other| port.conflicts_with(*other)));
+        u32::from(!conflicts)
     }
 
-    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, slots: &mut [u32]) {
         if !class.usage.ports.is_empty() {
-            limit_slots_each(self, class, nodes, load, rooms);
+            limit_slots_each(self, class, nodes, load, slots);
         }
     }
 

@@ -1,4 +1,4 @@
-//! `nodeSelector`, the required terms of node affinity, and those that the profile adds for all its pods.
+//! `nodeSelector`, the required terms of node affinity, and terms that the profile adds for all its pods.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::classes::{Class, Operator, Requirement, Term};
@@ -14,11 +14,11 @@ pub(crate) struct NodeAffinity {
 }
 
 impl NodeAffinity {
-    fn looks_at_labels(&self, class: &Class) -> bool {
+    fn reads_labels(&self, class: &Class) -> bool {
         !class.required.selector.is_empty() || class.required.terms.is_some() || self.added.is_some()
     }
 
-    fn admits_any(&self, node: NodeRef<'_>) -> bool {
+    fn matches_added(&self, node: NodeRef<'_>) -> bool {
         self.added.as_ref().is_none_or(|terms| terms.iter().any(|term| term_matches(term, node.info(), node.cluster)))
     }
 }
@@ -37,7 +37,7 @@ impl Filter for NodeAffinity {
     }
 
     fn events_to_register(&self, class: &Class) -> ClusterEvents {
-        if self.looks_at_labels(class) {
+        if self.reads_labels(class) {
             ClusterEvents::NODE_ADD | ClusterEvents::NODE_LABELS
         } else {
             ClusterEvents::NONE
@@ -45,36 +45,37 @@ impl Filter for NodeAffinity {
     }
 
     fn slots(&self, class: &Class, node: NodeRef<'_>, _: LoadAssumption) -> u32 {
-        let fixed = node.info();
-        let selected = class.required.selector.iter().all(|(key, value)| fixed.label(*key) == Some(*value));
-        let wanted = class.required.terms.as_ref();
+        let info = node.info();
+        let is_selected = class.required.selector.iter().all(|(key, value)| info.label(*key) == Some(*value));
+        let terms = class.required.terms.as_ref();
         let matches =
-            selected && wanted.is_none_or(|terms| terms.iter().any(|term| term_matches(term, fixed, node.cluster)));
-        if matches && self.admits_any(node) { NO_LIMIT } else { 0 }
+            is_selected && terms.is_none_or(|terms| terms.iter().any(|term| term_matches(term, info, node.cluster)));
+        if matches && self.matches_added(node) { NO_LIMIT } else { 0 }
     }
 
-    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
-        if self.looks_at_labels(class) {
-            limit_slots_each(self, class, nodes, load, rooms);
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, slots: &mut [u32]) {
+        if self.reads_labels(class) {
+            limit_slots_each(self, class, nodes, load, slots);
         }
     }
 
     fn reasons(&self, _: &Class, node: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
-        report(if self.admits_any(node) { Reason::NODE_AFFINITY } else { Reason::ADDED_AFFINITY });
+        report(if self.matches_added(node) { Reason::NODE_AFFINITY } else { Reason::ADDED_AFFINITY });
     }
 }
 
-/// Whether a node satisfies all of a term. A term without requirements matches nothing.
+/// Whether a node matches all requirements of a term. A term without requirements matches nothing.
 pub(crate) fn term_matches(term: &Term, node: &NodeInfo, cluster: &Cluster) -> bool {
-    let labels = term.labels.iter().all(|want| requirement_matches(want, node.label(want.key), cluster));
-    let names = term.names.iter().all(|want| requirement_matches(want, Some(node.name), cluster));
+    let labels =
+        term.labels.iter().all(|requirement| requirement_matches(requirement, node.label(requirement.key), cluster));
+    let names = term.names.iter().all(|requirement| requirement_matches(requirement, Some(node.name), cluster));
     !(term.labels.is_empty() && term.names.is_empty()) && labels && names
 }
 
-fn requirement_matches(want: &Requirement, value: Option<NameId>, cluster: &Cluster) -> bool {
-    match want.operator {
-        Operator::In => value.is_some_and(|value| want.values.contains(&value)),
-        Operator::NotIn => value.is_none_or(|value| !want.values.contains(&value)),
+fn requirement_matches(requirement: &Requirement, value: Option<NameId>, cluster: &Cluster) -> bool {
+    match requirement.operator {
+        Operator::In => value.is_some_and(|value| requirement.values.contains(&value)),
+        Operator::NotIn => value.is_none_or(|value| !requirement.values.contains(&value)),
         Operator::Exists => value.is_some(),
         Operator::DoesNotExist => value.is_none(),
         Operator::Gt(bound) => number(value, cluster).is_some_and(|number| number > bound),

@@ -1,4 +1,4 @@
-//! A pod that names its node goes there or nowhere.
+//! A pod that names its node fits only there.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::classes::Class;
@@ -33,9 +33,9 @@ impl Filter for NodeName {
         }
     }
 
-    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, slots: &mut [u32]) {
         if class.node_name.is_some() {
-            limit_slots_each(self, class, nodes, load, rooms);
+            limit_slots_each(self, class, nodes, load, slots);
         }
     }
 

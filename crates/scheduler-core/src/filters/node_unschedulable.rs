@@ -1,4 +1,4 @@
-//! A cordoned node takes no pods, except those that tolerate the taint that stands for it.
+//! No pods fit on a cordoned node, except those that tolerate its taint.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, tolerates};
 use crate::classes::Class;
@@ -10,7 +10,7 @@ use crate::reads::{PodSpecFields, ReadSet};
 #[derive(Debug)]
 pub(crate) struct NodeUnschedulable;
 
-/// The taint a cordoned node counts as having.
+/// The taint that a cordoned node is treated as having.
 const CORDON: Taint = Taint { key: NameId::UNSCHEDULABLE_TAINT, value: NameId::EMPTY, effect: Effect::NoSchedule };
 
 impl Filter for NodeUnschedulable {

@@ -1,4 +1,4 @@
-//! A node takes pods while their requests fit into what it has, and while it has room for another pod at all.
+//! Pods fit on a node while their requests fit into its free resources, and while it allows another pod at all.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeResourcesFit {
-    /// Extended resources that somebody else keeps account of, by name.
+    /// Extended resources that other components account for, by name.
     pub(crate) ignored: BTreeSet<String>,
-    /// The same by the part of the name before the slash.
+    /// The same by the group: the part of the name before the slash.
     pub(crate) ignored_groups: BTreeSet<String>,
 }
 
@@ -27,7 +27,7 @@ impl NodeResourcesFit {
         }
     }
 
-    /// Whether a pod must find room for what it asks of this resource.
+    /// Whether a pod's request of this resource must fit.
     pub(crate) fn counts(&self, resource: ResourceId, node: NodeRef<'_>) -> bool {
         self.counts_in(node.cluster, resource)
     }
@@ -42,7 +42,7 @@ impl NodeResourcesFit {
             || !(self.ignored.contains(name) || group.is_some_and(|group| self.ignored_groups.contains(group)))
     }
 
-    /// What a pod of the class must find room for, each with what the nodes have of it.
+    /// The columns of the resources that a pod of the class requests, with the requested amounts.
     fn requested_columns<'a>(&self, class: &Class, cluster: &'a Cluster) -> RequestedColumns<'a> {
         let counted = class.usage.requests.iter().filter(|(resource, _)| self.counts_in(cluster, *resource));
         counted.map(|(resource, amount)| (cluster.column(*resource), *amount)).collect()
@@ -51,7 +51,7 @@ impl NodeResourcesFit {
 
 type RequestedColumns<'a> = SmallVec<[(&'a ResourceColumn, i64); 4]>;
 
-/// Whether a resource is none of Kubernetes' own.
+/// Whether a resource is not one of Kubernetes' own.
 fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(group, _)| group != "kubernetes.io" && !group.ends_with(".kubernetes.io"))
 }
@@ -74,26 +74,26 @@ impl Filter for NodeResourcesFit {
     }
 
     fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32 {
-        let mut rooms = [NO_LIMIT];
-        self.limit_slots(class, node.cluster.node_refs(&[node.index]), load, &mut rooms);
-        rooms[0]
+        let mut slots = [NO_LIMIT];
+        self.limit_slots(class, node.cluster.node_refs(&[node.index]), load, &mut slots);
+        slots[0]
     }
 
-    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
-        let taken = |amount: i64| if load == LoadAssumption::Now { amount } else { 0 };
-        for (node, room) in nodes.iter().zip(&mut *rooms) {
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, slots: &mut [u32]) {
+        let used = |amount: i64| if load == LoadAssumption::Now { amount } else { 0 };
+        for (node, slots) in nodes.iter().zip(&mut *slots) {
             // Never NO_LIMIT: a node allows a number of pods.
-            let left = (node.pods_allowed() - taken(node.pods_count())).clamp(0, i64::from(u32::MAX - 1));
-            *room = (*room).min(left as u32);
+            let left = (node.pods_allowed() - used(node.pods_count())).clamp(0, i64::from(u32::MAX - 1));
+            *slots = (*slots).min(left as u32);
         }
         for (ResourceColumn { allocatable, requested, .. }, amount) in self.requested_columns(class, nodes.cluster) {
-            for (node, room) in nodes.nodes.iter().zip(&mut *rooms) {
-                let free = allocatable[node.at()] - taken(requested[node.at()]);
-                let most = i64::from(*room);
-                // Mostly one resource is the scarce one: a product tells that others are not, sooner than a quotient.
+            for (node, slots) in nodes.nodes.iter().zip(&mut *slots) {
+                let free = allocatable[node.at()] - used(requested[node.at()]);
+                let most = i64::from(*slots);
+                // Usually one resource is the scarce one. A product rules out the others faster than a quotient.
                 if most.checked_mul(amount).is_none_or(|all| all > free) {
-                    // So the quotient is below what there was room for.
-                    *room = (free.max(0).cast_unsigned() / amount.cast_unsigned()) as u32;
+                    // So the quotient is below the slots so far.
+                    *slots = (free.max(0).cast_unsigned() / amount.cast_unsigned()) as u32;
                 }
             }
         }

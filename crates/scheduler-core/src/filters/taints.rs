@@ -1,4 +1,4 @@
-//! A tainted node takes only pods that tolerate all its hard taints.
+//! Only pods that tolerate all NoSchedule and NoExecute taints of a node fit on it.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 use crate::classes::{Class, Toleration, TolerationOperator};
@@ -37,7 +37,7 @@ impl Filter for Taints {
     }
 }
 
-/// Whether a toleration covers a taint.
+/// Whether a toleration matches a taint.
 pub(crate) fn tolerates(toleration: &Toleration, taint: Taint) -> bool {
     toleration.effect.is_none_or(|effect| effect == taint.effect)
         && toleration.key.is_none_or(|key| key == taint.key)

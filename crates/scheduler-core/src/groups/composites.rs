@@ -1,5 +1,5 @@
-//! CompositePodGroups above groups. Until trees of groups are placed as a whole, a group below one that asks for more than
-//! Basic waits: placed alone it could start without its siblings.
+//! CompositePodGroups above groups. Trees of groups are not yet placed as a whole. Until then a group below a
+//! CompositePodGroup that requests more than Basic waits: placed alone it could start without its siblings.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use types::views::{CompositePodGroupView, ObjectKey};
 
 use super::GroupId;
 
-/// So many levels are looked at. The API allows far fewer.
+/// How many levels are followed. The API allows far fewer.
 const MAX_LEVELS: usize = 64;
 
 /// CompositePodGroups, and the groups below them.
@@ -25,14 +25,14 @@ struct Composite {
     is_more_than_basic: bool,
 }
 
-/// What keeps a group that names a parent from being placed by itself.
+/// Why a group that names a parent cannot be placed by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ParentObstacle {
     /// A CompositePodGroup above it does not exist.
     Missing(ObjectKey),
-    /// A CompositePodGroup above it asks for more than Basic, or is beyond all levels.
+    /// A CompositePodGroup above it requests more than Basic, or is beyond `MAX_LEVELS`.
     MoreThanBasic(ObjectKey),
-    /// CompositePodGroups above it, each the parent of the one before, and the first the parent of the last.
+    /// CompositePodGroups above it, each the parent of the previous one, and the first the parent of the last.
     Cycle(Vec<ObjectKey>),
 }
 
@@ -48,13 +48,13 @@ impl Composites {
         self.by_key.remove(key);
     }
 
-    /// What keeps a group with this parent from being placed by itself; none if all above it are Basic.
+    /// Why a group with this parent cannot be placed by itself; none if all CompositePodGroups above it are Basic.
     pub(crate) fn obstacle(&self, parent: Option<&ObjectKey>) -> Option<ParentObstacle> {
         let mut next = parent;
         let mut below: Vec<&ObjectKey> = Vec::new();
         while below.len() < MAX_LEVELS {
             let key = next?;
-            if let Some(first) = below.iter().position(|known| *known == key) {
+            if let Some(first) = below.iter().position(|visited| *visited == key) {
                 return Some(ParentObstacle::Cycle(below[first..].iter().copied().cloned().collect()));
             }
             let Some(composite) = self.by_key.get(key) else { return Some(ParentObstacle::Missing(key.clone())) };

@@ -1,4 +1,4 @@
-//! Pending and placed members, counted so that no decision has to look at each of them.
+//! Pending and placed members, counted so that no decision iterates over them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::classes::ClassId;
 use crate::cluster::{NodeIndex, OccupiedDomains, Topology, TopologyId};
 use crate::pods::PodId;
 
-/// Pods to be placed, by class and by the order they were first seen.
+/// Pods to be placed, by class and by arrival.
 #[derive(Debug, Default)]
 pub(crate) struct PendingMembers {
     by_class: BTreeMap<ClassId, BTreeMap<u64, PodId>>,
@@ -14,15 +14,15 @@ pub(crate) struct PendingMembers {
 }
 
 impl PendingMembers {
-    pub(crate) fn insert(&mut self, class: ClassId, seen: u64, pod: PodId) {
-        if self.by_class.entry(class).or_default().insert(seen, pod).is_none() {
+    pub(crate) fn insert(&mut self, class: ClassId, arrival: u64, pod: PodId) {
+        if self.by_class.entry(class).or_default().insert(arrival, pod).is_none() {
             self.count += 1;
         }
     }
 
-    pub(crate) fn remove(&mut self, class: ClassId, seen: u64) {
+    pub(crate) fn remove(&mut self, class: ClassId, arrival: u64) {
         let Some(pods) = self.by_class.get_mut(&class) else { return };
-        if pods.remove(&seen).is_some() {
+        if pods.remove(&arrival).is_some() {
             self.count -= 1;
         }
         if pods.is_empty() {
@@ -30,7 +30,7 @@ impl PendingMembers {
         }
     }
 
-    /// Takes out the pod of a class that was seen first.
+    /// Removes the first pod of a class, by arrival.
     pub(crate) fn take_first(&mut self, class: ClassId) -> Option<PodId> {
         let pods = self.by_class.get_mut(&class)?;
         let (_, first) = pods.pop_first()?;
@@ -60,23 +60,23 @@ impl PendingMembers {
     }
 }
 
-/// Pods that have their place, and in which domains of the group's key that is.
+/// Placed pods, and their domains of the group's topology key.
 #[derive(Debug, Default)]
 pub(crate) struct PlacedMembers {
     pods: BTreeSet<PodId>,
-    /// How many on each node.
+    /// The number of pods on each node.
     nodes: BTreeMap<NodeIndex, usize>,
-    /// The domains of those nodes, as long as neither changes.
+    /// The domains of those nodes, cached while neither changes.
     domains: Option<CachedMemberDomains>,
 }
 
 #[derive(Debug)]
 struct CachedMemberDomains {
     topology: TopologyId,
-    /// Of the topology, when they were gathered.
+    /// The topology's version when they were collected.
     version: u64,
     occupied: OccupiedDomains,
-    /// Nodes that came since.
+    /// Nodes added since.
     new_nodes: Vec<NodeIndex>,
 }
 
@@ -85,23 +85,23 @@ impl PlacedMembers {
         if self.pods.insert(pod) {
             let on_node = self.nodes.entry(node).or_default();
             *on_node += 1;
-            if let Some(known) = self.domains.as_mut().filter(|_| *on_node == 1) {
-                known.new_nodes.push(node);
+            if let Some(cached) = self.domains.as_mut().filter(|_| *on_node == 1) {
+                cached.new_nodes.push(node);
             }
         }
     }
 
-    /// True if the pod was there.
+    /// True if the pod was placed.
     pub(crate) fn remove(&mut self, pod: PodId, node: NodeIndex) -> bool {
-        let was_there = self.pods.remove(&pod);
-        if was_there && let Some(on_node) = self.nodes.get_mut(&node) {
+        let was_placed = self.pods.remove(&pod);
+        if was_placed && let Some(on_node) = self.nodes.get_mut(&node) {
             *on_node -= 1;
             if *on_node == 0 {
                 self.nodes.remove(&node);
                 self.domains = None;
             }
         }
-        was_there
+        was_placed
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -121,15 +121,15 @@ impl PlacedMembers {
         self.nodes.keys().copied()
     }
 
-    /// Where the pods are. `topology` is what `id` stands for.
+    /// The domains of the pods. `topology` is the one with this `id`.
     pub(crate) fn occupied_domains(&mut self, id: TopologyId, topology: &Topology) -> OccupiedDomains {
         let version = topology.version();
-        let known = self.domains.take().filter(|known| (known.topology, known.version) == (id, version));
-        let mut known = known.unwrap_or_else(|| {
-            let unseen = self.nodes.keys().copied().collect();
-            CachedMemberDomains { topology: id, version, occupied: OccupiedDomains::default(), new_nodes: unseen }
+        let cached = self.domains.take().filter(|cached| (cached.topology, cached.version) == (id, version));
+        let mut cached = cached.unwrap_or_else(|| {
+            let new_nodes = self.nodes.keys().copied().collect();
+            CachedMemberDomains { topology: id, version, occupied: OccupiedDomains::default(), new_nodes }
         });
-        known.new_nodes.drain(..).for_each(|node| known.occupied.add(node, topology));
-        self.domains.insert(known).occupied.clone()
+        cached.new_nodes.drain(..).for_each(|node| cached.occupied.add(node, topology));
+        self.domains.insert(cached).occupied.clone()
     }
 }

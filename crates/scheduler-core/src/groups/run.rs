@@ -1,8 +1,8 @@
-//! Runs of a group: which of the members that succeeded count toward the present one.
+//! Runs of a group: which succeeded members count toward the current one.
 //!
-//! Pods that come when all others of the group have ended are a new run, and start as a whole: what succeeded before does
-//! not count toward it. Where a controller goes on with what it began, as with a replacement for a member that failed, no
-//! more pods are waited for than it makes.
+//! Pods created after all others of the group have ended are a new run and start as a whole. Members that succeeded
+//! before do not count toward it. If the controller continues its work, for example by replacing a failed member, the
+//! group does not wait for more pods than the controller creates.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::{ControllerRef, TrackedGroup};
 use crate::compact_timestamp::CompactTimestamp;
 use crate::pods::{PodId, Pods, TrackedPod};
 
-/// The present run of a group.
+/// The current run of a group.
 #[derive(Debug, Default)]
 pub(crate) struct GroupRun {
-    /// Whether it is known since the first of its pods came which pods are of earlier runs.
+    /// Whether, since its first pod arrived, the members of earlier runs were determined.
     is_resolved: bool,
-    /// Members that succeeded in it and still exist. They had their place, so they count toward `minCount`.
-    // Upstream: they drop out, so that the last pods of a Job that has to replace one of them wait for ever.
+    /// Members that succeeded in it and still exist. They were placed, so they count toward `minCount`.
+    // Upstream: they do not count, so that the last pods of a Job that has to replace one of them wait forever.
     succeeded: BTreeSet<PodId>,
-    /// The run before was of the controller that makes the present pods, and it did not say how many will come: as many as
-    /// exist have to start together, and no more are waited for.
+    /// The previous run had the same controller as the current pods, and the controller did not declare how many will
+    /// come. All existing pods must start together, and no more are waited for.
     is_continued: bool,
-    /// The controllers of pods that had a place in it.
+    /// The controllers of pods that were placed in it.
     controllers: BTreeSet<Option<Arc<ControllerRef>>>,
 }
 
@@ -36,14 +36,14 @@ impl GroupRun {
         self.is_continued
     }
 
-    /// A pod of this controller gets a place.
+    /// A pod of this controller is placed.
     pub(crate) fn add_controller(&mut self, controller: Option<&Arc<ControllerRef>>) {
         if !self.controllers.contains(&controller.cloned()) {
             self.controllers.insert(controller.cloned());
         }
     }
 
-    /// A pod came after a time without any that waited or had a place.
+    /// A pod arrived when no other was pending or placed.
     pub(crate) fn reset(&mut self) {
         self.is_resolved = false;
     }
@@ -53,46 +53,46 @@ impl GroupRun {
         self.succeeded.insert(pod);
     }
 
-    /// A member that had succeeded is gone.
+    /// A succeeded member is gone.
     pub(crate) fn forget(&mut self, pod: PodId) {
         self.succeeded.remove(&pod);
     }
 }
 
 impl TrackedGroup {
-    /// Tells the pods of earlier runs from those of the present one, once a run. Returns those that counted and do no
-    /// longer.
+    /// Separates the members of earlier runs from those of the current one, once per run. Returns the members that no
+    /// longer count.
     pub(crate) fn detect_new_run(&mut self, pods: &Pods) -> Vec<PodId> {
-        let Some(terms) = self.spec.as_ref() else { return Vec::new() };
-        let Some(min_count) = terms.min_count else { return Vec::new() };
+        let Some(spec) = self.spec.as_ref() else { return Vec::new() };
+        let Some(min_count) = spec.min_count else { return Vec::new() };
         if std::mem::replace(&mut self.run.is_resolved, true) || self.run.succeeded.is_empty() {
             return Vec::new();
         }
         let live = || self.pending.pods().chain(self.placed.pods()).map(|id| pods.get(id));
-        let Some(began) = live().map(TrackedPod::created).min() else { return Vec::new() };
+        let Some(started) = live().map(TrackedPod::created).min() else { return Vec::new() };
         let controllers: BTreeSet<Option<Arc<ControllerRef>>> = live().map(|pod| pod.owner.clone()).collect();
         let succeeded = self.run.succeeded.iter().map(|id| (*id, pods.get(*id)));
-        let ended: Vec<_> = succeeded.filter(|(_, pod)| ended_at(pod) <= began).collect();
-        // Where something else than their controllers owns the group, several of them share it.
-        let is_shared = terms.owner.as_ref().is_some_and(|own| !controllers.iter().flatten().any(|one| **one == *own));
+        let ended: Vec<_> = succeeded.filter(|(_, pod)| ended_at(pod) <= started).collect();
+        // If the group's owner is none of these controllers, several controllers share the group.
+        let is_shared = spec.owner.as_ref().is_some_and(|own| !controllers.iter().flatten().any(|one| **one == *own));
         let is_own = |pod: &TrackedPod| pod.owner.is_some() && controllers.contains(&pod.owner);
-        let has_begun = |one: &Option<Arc<ControllerRef>>| one.is_some() && self.run.controllers.contains(one);
-        let goes_on = controllers.iter().any(has_begun) || ended.iter().any(|(_, pod)| is_own(pod));
+        let has_started = |one: &Option<Arc<ControllerRef>>| one.is_some() && self.run.controllers.contains(one);
+        let continues = controllers.iter().any(has_started) || ended.iter().any(|(_, pod)| is_own(pod));
         let is_complete = ended.len() >= min_count;
-        if ended.is_empty() || (is_shared && !goes_on && !is_complete) {
+        if ended.is_empty() || (is_shared && !continues && !is_complete) {
             return Vec::new();
         }
-        let is_told_how_many = terms.is_ours && terms.expected_count.is_some();
-        let is_continued = if is_complete { ended.iter().all(|(_, pod)| is_own(pod)) } else { goes_on };
+        let declares_count = spec.is_ours && spec.expected_count.is_some();
+        let is_continued = if is_complete { ended.iter().all(|(_, pod)| is_own(pod)) } else { continues };
         let past: Vec<PodId> = ended.into_iter().map(|(id, _)| id).collect();
         past.iter().for_each(|pod| self.run.forget(*pod));
-        self.run.is_continued = is_continued && !is_told_how_many;
+        self.run.is_continued = is_continued && !declares_count;
         self.run.controllers = controllers;
         past
     }
 }
 
-/// When a pod that succeeded ended, by the best evidence there is; at least when it was created.
+/// When a succeeded pod ended, by the best evidence available; never before its creation.
 fn ended_at(pod: &TrackedPod) -> CompactTimestamp {
     let status = &pod.view.status;
     let containers =

@@ -1,10 +1,10 @@
-//! Some nodes, to be asked about with one call: filters and scores look up once what they need for all of them.
+//! A batch of nodes that one call evaluates: filters and scores look up once what they need for all of them.
 
 use std::ops::Deref;
 
 use crate::cluster::NodeIndex;
 
-/// How many nodes are asked about with one call.
+/// How many nodes one call evaluates.
 pub(super) const BATCH: usize = 32;
 
 /// Up to [`BATCH`] nodes, each once.
@@ -48,7 +48,7 @@ pub(super) fn batches(nodes: impl Iterator<Item = NodeIndex>) -> impl Iterator<I
     let mut nodes = nodes.fuse();
     std::iter::from_fn(move || {
         let mut batch = Batch::default();
-        let filled = batch.nodes.iter_mut().zip(nodes.by_ref()).map(|(place, node)| *place = node);
+        let filled = batch.nodes.iter_mut().zip(nodes.by_ref()).map(|(slot, node)| *slot = node);
         batch.count = filled.count();
         (batch.count > 0).then_some(batch)
     })

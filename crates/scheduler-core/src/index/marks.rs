@@ -1,5 +1,5 @@
-//! What scores give to each node for one class. Those that are points by themselves are summed at once; of those that
-//! are scaled by the largest value among feasible nodes the raw values are kept, as soon as one of them is not 0.
+//! The scores of each node for one class. Scores that are points by themselves are summed at once. For scores that
+//! are normalized by the largest value among feasible nodes, the raw values are stored once one of them is not 0.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::filters::PluginKind;
 use crate::plugins::Plugins;
 use crate::scores::{AllNodes, Score, ScoreNormalization};
 
-/// The kept marks of all nodes.
+/// The cached scores of all nodes.
 #[derive(Debug)]
 pub(super) struct NodeScores {
     /// Points that depend on the pods of a node.
@@ -20,11 +20,11 @@ pub(super) struct NodeScores {
     fixed: Vec<WeightedScore>,
     scaled: Vec<NormalizedScore>,
     width: usize,
-    /// Weighted sum of `fixed`, per node that takes pods; empty as long as all are 0.
+    /// Weighted sum of `fixed`, per node with slots; empty while all are 0.
     by_node: Vec<i64>,
-    /// Weighted sum of `counted` and `fixed`, per node that takes pods. Empty until it is needed to weigh nodes anew.
+    /// Weighted sum of `counted` and `fixed`, per node with slots. Empty until the first renormalization.
     points: Vec<i64>,
-    /// What the scores saw beyond the nodes, and in which shape of the cluster.
+    /// What the scores read beyond the nodes, and for which shape of the cluster.
     external_version: u64,
     shape: u64,
 }
@@ -32,25 +32,25 @@ pub(super) struct NodeScores {
 /// One number for each node of a batch.
 pub(super) type BatchTotals = [i64; BATCH];
 
-/// A score with its weight and its place in the profile.
+/// A score with its weight and its position in the profile.
 #[derive(Debug)]
 struct WeightedScore {
     score: Arc<dyn Score>,
     weight: i64,
-    place: usize,
+    position: usize,
 }
 
 #[derive(Debug)]
 struct NormalizedScore {
     by: WeightedScore,
     scale: ScoreNormalization,
-    /// Whether only the node itself reaches its values.
+    /// Whether its values depend on the node alone.
     is_static: bool,
-    /// Raw values per node that takes pods; empty as long as all are 0.
+    /// Raw values per node with slots; empty while all are 0.
     raw: Vec<i64>,
     /// How often each raw value other than zero occurs among those nodes.
     counts: BTreeMap<i64, usize>,
-    /// The largest raw value that totals are reckoned with.
+    /// The largest raw value that the totals were computed with.
     largest: i64,
 }
 
@@ -58,9 +58,10 @@ impl NodeScores {
     /// No nodes yet.
     pub(super) fn new(class: &Class, plugins: &Plugins, cluster: &Cluster) -> NodeScores {
         let (mut counted, mut fixed, mut scaled) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, (score, weight)) in plugins.scores.iter().enumerate().filter(|(_, (score, _))| score.applies(class))
+        for (position, (score, weight)) in
+            plugins.scores.iter().enumerate().filter(|(_, (score, _))| score.applies(class))
         {
-            let by = WeightedScore { score: Arc::clone(score), weight: *weight, place };
+            let by = WeightedScore { score: Arc::clone(score), weight: *weight, position };
             match (score.normalization(), score.kind()) {
                 (ScoreNormalization::Points, PluginKind::Static) => fixed.push(by),
                 (ScoreNormalization::Points, _) => counted.push(by),
@@ -77,7 +78,7 @@ impl NodeScores {
                 }
             }
         }
-        let mut marks = NodeScores {
+        let mut scores = NodeScores {
             counted,
             fixed,
             scaled,
@@ -87,8 +88,8 @@ impl NodeScores {
             external_version: 0,
             shape: cluster.shape(),
         };
-        marks.external_version = marks.external_version(class, cluster);
-        marks
+        scores.external_version = scores.external_version(class, cluster);
+        scores
     }
 
     pub(super) fn widen(&mut self, width: usize) {
@@ -99,7 +100,7 @@ impl NodeScores {
         }
     }
 
-    /// Whether what is kept still holds for nodes that did not change. If not, all must be made anew.
+    /// Whether cached values are still valid for nodes that did not change. If not, all must be computed again.
     pub(super) fn is_valid(&mut self, class: &Class, cluster: &Cluster) -> bool {
         if std::mem::replace(&mut self.shape, cluster.shape()) == self.shape {
             return true;
@@ -107,80 +108,80 @@ impl NodeScores {
         self.external_version == self.external_version(class, cluster)
     }
 
-    /// Marks nodes that take pods, and adds up their totals. What depends on a node alone is asked of the `fresh` among
-    /// them, and kept of the others.
+    /// Scores nodes with slots, and adds up their totals. Static scores are computed for the `new` nodes among them
+    /// and cached for the others.
     pub(super) fn add_nodes(
         &mut self,
         class: &Class,
         nodes: NodeRefs<'_>,
-        fresh: NodeRefs<'_>,
+        new: NodeRefs<'_>,
         totals: &mut BatchTotals,
     ) {
-        if !self.fixed.is_empty() && !fresh.nodes.is_empty() {
+        if !self.fixed.is_empty() && !new.nodes.is_empty() {
             let mut sums = [0; BATCH];
-            sum_scores(&self.fixed, class, fresh, &mut sums);
-            write_column(&mut self.by_node, fresh.nodes, &sums, self.width);
+            sum_scores(&self.fixed, class, new, &mut sums);
+            write_column(&mut self.by_node, new.nodes, &sums, self.width);
         }
         for scaled in &mut self.scaled {
-            scaled.add_nodes(class, nodes, if scaled.is_static { fresh } else { nodes }, self.width);
+            scaled.add_nodes(class, nodes, if scaled.is_static { new } else { nodes }, self.width);
         }
         self.add_points(class, nodes, totals);
         self.scale(nodes.nodes, totals);
     }
 
-    /// Nodes that took pods may no longer, or have other marks.
+    /// Removes nodes that had slots, because they may have none now, or other scores.
     pub(super) fn remove_nodes(&mut self, nodes: impl Iterator<Item = NodeIndex> + Clone) {
         for scaled in self.scaled.iter_mut().filter(|scaled| !scaled.raw.is_empty()) {
             nodes.clone().for_each(|node| scaled.remove_node(node));
         }
     }
 
-    /// Whether the largest raw values are others than those that totals are reckoned with.
+    /// Whether the largest raw values differ from those that the totals were computed with.
     pub(super) fn needs_renormalization(&self) -> bool {
         self.scaled.iter().any(|scaled| scaled.largest != scaled.largest_now())
     }
 
-    /// From now on totals are reckoned with the largest raw values there are. `batches` are all nodes that take pods,
-    /// and `told` gets their totals.
+    /// Computes all totals with the current largest raw values. `batches` are all nodes with slots, and `set_total`
+    /// receives their totals.
     pub(super) fn renormalize(
         &mut self,
         class: &Class,
         cluster: &Cluster,
         batches: impl Iterator<Item = Batch>,
-        mut told: impl FnMut(NodeIndex, i64),
+        mut set_total: impl FnMut(NodeIndex, i64),
     ) {
         self.scaled.iter_mut().for_each(|scaled| scaled.largest = scaled.largest_now());
-        let are_kept = !self.points.is_empty();
+        let has_points = !self.points.is_empty();
         self.points.resize(self.width, 0);
         for batch in batches {
             let mut totals = [0; BATCH];
-            if are_kept {
+            if has_points {
                 batch.iter().zip(&mut totals).for_each(|(node, total)| *total = self.points[node.at()]);
             } else {
                 self.add_points(class, cluster.node_refs(&batch), &mut totals);
             }
             self.scale(&batch, &mut totals);
-            batch.iter().zip(totals).for_each(|(node, total)| told(*node, total));
+            batch.iter().zip(totals).for_each(|(node, total)| set_total(*node, total));
         }
     }
 
-    /// The weighted points of each score, by its place in the profile.
+    /// The weighted points of each score, by its position in the profile.
     pub(super) fn points(&self, node: NodeIndex, class: &Class, cluster: &Cluster) -> Vec<(usize, i64)> {
-        let single = self.counted.iter().chain(&self.fixed);
+        let unscaled = self.counted.iter().chain(&self.fixed);
         let mut points: Vec<_> =
-            single.map(|by| (by.place, by.weight * by.score.raw(class, cluster.node_ref(node)))).collect();
-        points.extend(self.scaled.iter().map(|scaled| (scaled.by.place, scaled.weighted_points(node))));
+            unscaled.map(|by| (by.position, by.weight * by.score.raw(class, cluster.node_ref(node)))).collect();
+        points.extend(self.scaled.iter().map(|scaled| (scaled.by.position, scaled.weighted_points(node))));
         points.sort_unstable();
         points
     }
 
-    /// How many bytes the columns take.
+    /// The size of the columns in bytes.
     pub(super) fn bytes(&self) -> usize {
         let raws: usize = self.scaled.iter().map(|scaled| scaled.raw.capacity()).sum();
         (raws + self.by_node.capacity() + self.points.capacity()) * size_of::<i64>()
     }
 
-    /// What is promised about raw values, in a form two can be compared by.
+    /// What is guaranteed about raw values, in a form that two can be compared by.
     #[cfg(test)]
     pub(super) fn debug_state(&self) -> String {
         let scaled: Vec<_> = self.scaled.iter().map(|scaled| (&scaled.counts, scaled.largest)).collect();
@@ -198,7 +199,7 @@ impl NodeScores {
         }
     }
 
-    /// Adds the points of scaled scores.
+    /// Adds the points of normalized scores.
     fn scale(&self, nodes: &[NodeIndex], totals: &mut BatchTotals) {
         for scaled in &self.scaled {
             if scaled.raw.is_empty() {
@@ -212,17 +213,17 @@ impl NodeScores {
 
     fn external_version(&self, class: &Class, cluster: &Cluster) -> u64 {
         let scores = self.counted.iter().chain(&self.fixed).chain(self.scaled.iter().map(|scaled| &scaled.by));
-        let seen = scores.map(|by| by.score.external_version(class, AllNodes(cluster)));
-        seen.fold(0, |mixed: u64, one| mixed.rotate_left(7) ^ one)
+        let versions = scores.map(|by| by.score.external_version(class, AllNodes(cluster)));
+        versions.fold(0, |mixed: u64, one| mixed.rotate_left(7) ^ one)
     }
 }
 
 impl NormalizedScore {
-    fn add_nodes(&mut self, class: &Class, nodes: NodeRefs<'_>, asked: NodeRefs<'_>, width: usize) {
-        if !asked.nodes.is_empty() {
+    fn add_nodes(&mut self, class: &Class, nodes: NodeRefs<'_>, changed: NodeRefs<'_>, width: usize) {
+        if !changed.nodes.is_empty() {
             let mut raws = [0; BATCH];
-            self.by.score.add_weighted(class, asked, 1, &mut raws[..asked.nodes.len()]);
-            write_column(&mut self.raw, asked.nodes, &raws, width);
+            self.by.score.add_weighted(class, changed, 1, &mut raws[..changed.nodes.len()]);
+            write_column(&mut self.raw, changed.nodes, &raws, width);
         }
         if !self.raw.is_empty() {
             for raw in nodes.nodes.iter().map(|node| self.raw[node.at()]).filter(|raw| *raw != 0) {
@@ -234,7 +235,7 @@ impl NormalizedScore {
     fn remove_node(&mut self, node: NodeIndex) {
         let raw = self.raw[node.at()];
         if raw != 0 {
-            let count = self.counts.get_mut(&raw).expect("a counted value leaves");
+            let count = self.counts.get_mut(&raw).expect("a removed value was counted");
             *count -= 1;
             if *count == 0 {
                 self.counts.remove(&raw);
@@ -252,7 +253,7 @@ impl NormalizedScore {
     }
 }
 
-/// Writes values of nodes into a column that is empty as long as all are 0.
+/// Writes values of nodes into a column that is empty while all values are 0.
 fn write_column(column: &mut Vec<i64>, nodes: &[NodeIndex], values: &BatchTotals, width: usize) {
     let has_any = values[..nodes.len()].iter().fold(0, |all, value| all | value) != 0;
     if column.is_empty() && has_any {

@@ -1,30 +1,31 @@
-//! How many units and pods stand where in the queue, and what brought them there. Kept up to date with every step, so that
-//! asking costs nothing.
+//! The number of units and pods in each sub-queue, and which events brought them there. Kept up to date on every
+//! move, so that reading is free.
 
 use std::collections::BTreeMap;
 
-/// A part of the queue.
+/// A sub-queue of the scheduling queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SubQueue {
-    /// To be decided now.
+    /// Ready to be decided.
     Active,
-    /// After a failed bind.
+    /// Backs off after a failed bind.
     Backoff,
-    /// For room.
+    /// Does not fit.
     Unschedulable,
-    /// For the rest of its pods, for gates of pods to open, or for something that this scheduler does not do.
+    /// Waits for missing pods or for scheduling gates, or has a term that this scheduler does not support.
     Gated,
-    /// For its PodGroup to exist.
+    /// Waits for its PodGroup to exist.
     Incomplete,
 }
 
 impl SubQueue {
-    /// Every part.
+    /// Every sub-queue.
     pub const ALL: [SubQueue; 5] =
         [SubQueue::Active, SubQueue::Backoff, SubQueue::Unschedulable, SubQueue::Gated, SubQueue::Incomplete];
 
-    /// As kube-scheduler calls it.
-    // Upstream: one more, `pending`, holds pods that come while their group is decided; here nothing comes meanwhile.
+    /// The name that kube-scheduler uses.
+    // Upstream: one more, `pending`, for pods that arrive while their group is decided. Here nothing arrives
+    // meanwhile.
     pub fn name(self) -> &'static str {
         match self {
             SubQueue::Active => "active",
@@ -36,29 +37,29 @@ impl SubQueue {
     }
 }
 
-/// What brings a unit into a part of the queue.
+/// The event that moves a unit into a sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QueueEvent {
-    /// A pod of it, or its PodGroup, is new or different.
+    /// A pod of it, or its PodGroup, was added or changed.
     UnitChanged,
-    /// It was tried, without success.
+    /// It was tried and refused.
     ScheduleAttemptFailure,
-    /// Its wait after a failed bind is over.
+    /// Its backoff is over.
     BackoffComplete,
     /// A pod left its node.
     AssignedPodDelete,
-    /// A node is new.
+    /// A node was added.
     NodeAdd,
-    /// A node is different.
+    /// A node changed.
     NodeUpdate,
-    /// Time has passed: its numbers are counted anew.
+    /// Time has passed: the numbers of its refusal are computed again.
     Recount,
-    /// It was found to fit when it was explained, although it waited for a change.
+    /// An explanation showed that it fits, although it waited for a change.
     FoundToFit,
 }
 
 impl QueueEvent {
-    /// As kube-scheduler calls it, where it has such an event.
+    /// The name that kube-scheduler uses, where it has such an event.
     pub fn name(self) -> &'static str {
         match self {
             QueueEvent::UnitChanged => "UnscheduledPodAdd",
@@ -73,7 +74,7 @@ impl QueueEvent {
     }
 }
 
-/// How many stand in one part of the queue.
+/// How many are in one sub-queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubQueueCounts {
     /// Pods, those of groups included.
@@ -84,7 +85,7 @@ pub struct SubQueueCounts {
     pub groups: usize,
 }
 
-/// How many came into a part of the queue.
+/// How many entered a sub-queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IncomingCounts {
     /// Pods, those of groups included.
@@ -93,14 +94,14 @@ pub struct IncomingCounts {
     pub units: u64,
 }
 
-/// All of it.
+/// All counters of the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueCounters {
     pending: [SubQueueCounts; SubQueue::ALL.len()],
     incoming: BTreeMap<(SubQueue, QueueEvent), IncomingCounts>,
 }
 
-/// A unit as it counts.
+/// A unit for counting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedUnit {
     pub(super) is_group: bool,
@@ -108,16 +109,16 @@ pub(super) struct CountedUnit {
 }
 
 impl QueueCounters {
-    pub(crate) fn of(&self, line: SubQueue) -> SubQueueCounts {
-        self.pending[line as usize]
+    pub(crate) fn of(&self, sub_queue: SubQueue) -> SubQueueCounts {
+        self.pending[sub_queue as usize]
     }
 
-    /// Who came since this was last asked.
+    /// The counts since the last call.
     pub(crate) fn take_incoming(&mut self) -> BTreeMap<(SubQueue, QueueEvent), IncomingCounts> {
         std::mem::take(&mut self.incoming)
     }
 
-    /// A unit moved from one part to another; none: it is not in the queue.
+    /// A unit moved between sub-queues; none: it is not in the queue.
     pub(super) fn record_move(
         &mut self,
         unit: CountedUnit,
@@ -128,27 +129,27 @@ impl QueueCounters {
         if from == to {
             return;
         }
-        if let Some(line) = from {
-            let standing = &mut self.pending[line as usize];
-            standing.pods -= unit.pods;
-            *standing.units_mut(unit.is_group) -= 1;
+        if let Some(sub_queue) = from {
+            let counts = &mut self.pending[sub_queue as usize];
+            counts.pods -= unit.pods;
+            *counts.units_mut(unit.is_group) -= 1;
         }
-        if let Some(line) = to {
-            let standing = &mut self.pending[line as usize];
-            standing.pods += unit.pods;
-            *standing.units_mut(unit.is_group) += 1;
-            let came = self.incoming.entry((line, by)).or_default();
-            came.pods += unit.pods as u64;
-            came.units += 1;
+        if let Some(sub_queue) = to {
+            let counts = &mut self.pending[sub_queue as usize];
+            counts.pods += unit.pods;
+            *counts.units_mut(unit.is_group) += 1;
+            let incoming = self.incoming.entry((sub_queue, by)).or_default();
+            incoming.pods += unit.pods as u64;
+            incoming.units += 1;
         }
     }
 
-    /// A unit that stands there has another number of pods.
-    pub(super) fn record_resize(&mut self, line: SubQueue, from: usize, to: usize) {
-        let standing = &mut self.pending[line as usize];
-        standing.pods = standing.pods - from + to;
+    /// A unit in this sub-queue has another number of pods.
+    pub(super) fn record_resize(&mut self, sub_queue: SubQueue, from: usize, to: usize) {
+        let counts = &mut self.pending[sub_queue as usize];
+        counts.pods = counts.pods - from + to;
         if to > from {
-            self.incoming.entry((line, QueueEvent::UnitChanged)).or_default().pods += (to - from) as u64;
+            self.incoming.entry((sub_queue, QueueEvent::UnitChanged)).or_default().pods += (to - from) as u64;
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Who stands in the queue, and how.
+//! The units in the queue, in queue order.
 
 use types::Timestamp;
 
 use super::{IncompleteReason, Queue, QueueOrder, UnitId, UnitQueueState};
 use crate::explanation::QueueStatus;
 
-/// A unit that has something to be decided.
+/// A unit that has something to decide.
 #[derive(Debug)]
 pub(crate) struct ListedUnit {
     pub(crate) unit: UnitId,
@@ -17,7 +17,7 @@ pub(crate) struct ListedUnit {
 }
 
 impl Queue {
-    /// Every unit that has something to be decided, in the order of their turns. Looks at all units.
+    /// Every unit that has something to decide, in queue order. Visits all units.
     pub(crate) fn listing(&self) -> Vec<ListedUnit> {
         let mut listing = Vec::new();
         for (unit, entry) in &self.entries {
@@ -38,7 +38,7 @@ impl Queue {
         listing
     }
 
-    /// Whether the unit found no room and waits for a change.
+    /// Whether the unit does not fit and waits for a change.
     pub(crate) fn is_waiting(&self, unit: UnitId) -> bool {
         self.entries.get(&unit).is_some_and(|entry| matches!(entry.state, UnitQueueState::Unschedulable(_)))
     }

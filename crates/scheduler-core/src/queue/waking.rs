@@ -1,4 +1,4 @@
-//! Which waiting units come back when a node has more room than before.
+//! Which waiting units are queued again when a node has more free capacity than before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use super::{Queue, UnitId, UnitQueueState};
 use crate::classes::ClassId;
 
 impl Queue {
-    /// Classes for which some unit waits for room.
+    /// Classes of the units that wait for capacity.
     pub(crate) fn waiting_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
         self.waiting_by_class.keys().copied()
     }
 
-    /// Those of them that some unit needs room for together with other classes.
+    /// Those of them that a unit needs capacity for together with other classes.
     pub(crate) fn waiting_mixed_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
         self.waiting_mixed.keys().copied()
     }
@@ -24,12 +24,12 @@ impl Queue {
         }
     }
 
-    /// A node that takes pods of the class has more of something than before: units that need room for several classes may
-    /// fit. Where that is only places for pods, and there were `places_before`, it helps units with more pods than that.
-    pub(crate) fn wake_mixed(&mut self, class: ClassId, places_before: i64, by: QueueEvent) {
+    /// A node on which the class fits has more of a resource than before: units of several classes may fit. If only
+    /// pod slots grew, and there were `pod_slots_before`, that helps only units with more pods than that.
+    pub(crate) fn wake_mixed(&mut self, class: ClassId, pod_slots_before: i64, by: QueueEvent) {
         for unit in self.waiting_mixed.get(&class).cloned().unwrap_or_default() {
             let pods_count = self.entries.get(&unit).map_or(0, |entry| entry.pods_count);
-            if i64::try_from(pods_count).unwrap_or(i64::MAX) > places_before {
+            if i64::try_from(pods_count).unwrap_or(i64::MAX) > pod_slots_before {
                 self.move_to(unit, UnitQueueState::Ready, by);
             }
         }
@@ -42,7 +42,7 @@ impl Queue {
         }
     }
 
-    /// The unit was found to fit. True if it was waiting for a change: then one was missed, and it is decided next.
+    /// The unit fits. Returns true if it waited for a change: a wake-up was missed, and the unit is decided next.
     pub(crate) fn force_activate(&mut self, unit: UnitId) -> bool {
         let is_waiting = self.is_waiting(unit);
         if is_waiting {
@@ -52,7 +52,7 @@ impl Queue {
     }
 }
 
-/// Takes a unit off the list of one class.
+/// Removes a unit from the list of one class.
 pub(super) fn unlist(waiting: &mut BTreeMap<ClassId, BTreeSet<UnitId>>, class: ClassId, unit: UnitId) {
     let units = waiting.get_mut(&class).expect("a waiting unit is listed");
     units.remove(&unit);

@@ -1,8 +1,8 @@
-//! Whose end would make room.
+//! Which running units must end for a unit to fit.
 //!
-//! What a unit's end would free is first reckoned from requests alone, which touches nothing; those who free most are
-//! chosen until it should be enough. Then they are taken off in earnest and the decision is tried; whoever can be spared
-//! afterwards is.
+//! What a unit's end would free is first estimated from requests alone, which changes nothing. The units that free
+//! most are chosen until the estimate suffices. Then they are removed in an overlay and the decision is tried.
+//! Finally, units that need not end are dropped again.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,38 +14,38 @@ use super::{RemedyRequest, SearchContext};
 use crate::classes::Class;
 use crate::cluster::{Cluster, DomainId, NodeIndex, ResourceId};
 use crate::cycle::Trial;
-use crate::demand::Demand;
+use crate::demand::{ClassCount, Demand};
 use crate::removal_overlay::RemovalOverlay;
 use crate::reservation::ClassSlots;
 use crate::slots::Region;
 
-/// How many domains are looked at, those that lack least first.
+/// How many domains are considered, those that lack least first.
 const MAX_DOMAINS: usize = 8;
-/// How many running units are looked at in one of them.
+/// How many running units are considered in one of them.
 const MAX_UNITS: usize = 2000;
-/// How many of them may have to leave; a longer list helps nobody.
+/// How many units may have to end; a longer list is of no use.
 const MAX_BLOCKERS: usize = 32;
 
-/// Who would have to leave.
+/// The units that must end.
 #[derive(Debug)]
 pub(crate) struct BlockerPlan {
-    /// Places in the list of what runs.
+    /// Positions in the list of running units.
     pub(crate) blockers: Vec<usize>,
     pub(crate) region: Region,
 }
 
-/// The fewest units that are found to be enough; of equally many those with fewer pods.
-pub(super) fn plan(asked: &RemedyRequest<'_>, desk: &mut SearchContext<'_>) -> Option<BlockerPlan> {
-    let need = asked.demand;
-    let rooms: Vec<ClassSlots> =
-        need.class_counts.iter().map(|lot| ClassSlots::of(lot.class, desk.cluster, desk.classes)).collect();
+/// The smallest set of units that suffices; of equally many, those with fewer pods.
+pub(super) fn plan(request: &RemedyRequest<'_>, context: &mut SearchContext<'_>) -> Option<BlockerPlan> {
+    let demand = request.demand;
+    let slots_by_class: Vec<ClassSlots> =
+        demand.class_counts.iter().map(|count| ClassSlots::of(count.class, context.cluster, context.classes)).collect();
     let cost = |plan: &BlockerPlan| {
-        let pods = plan.blockers.iter().map(|at| asked.running[*at].placed.len()).sum::<usize>();
+        let pods = plan.blockers.iter().map(|at| request.running[*at].placed.len()).sum::<usize>();
         (plan.blockers.len(), pods)
     };
     let mut best: Option<BlockerPlan> = None;
-    for region in regions(need, &rooms, desk) {
-        let Some(plan) = plan_in_region(asked, region, &rooms, desk) else { continue };
+    for region in regions(demand, &slots_by_class, context) {
+        let Some(plan) = plan_in_region(request, region, &slots_by_class, context) else { continue };
         if best.as_ref().is_none_or(|best| cost(&plan) < cost(best)) {
             best = Some(plan);
         }
@@ -53,133 +53,139 @@ pub(super) fn plan(asked: &RemedyRequest<'_>, desk: &mut SearchContext<'_>) -> O
     best
 }
 
-/// Where the unit would fit if all pods left, the nearest to that first.
-fn regions(demand: &Demand, rooms: &[ClassSlots], desk: &mut SearchContext<'_>) -> Vec<Region> {
+/// Regions where the unit would fit if all pods left, those that lack least first.
+fn regions(demand: &Demand, slots_by_class: &[ClassSlots], context: &mut SearchContext<'_>) -> Vec<Region> {
     let Some(constraint) = &demand.constraint else {
-        let when_empty = |(lot, rooms): (&crate::demand::ClassCount, &ClassSlots)| {
-            rooms.when_empty.iter().map(|slots| u64::from(*slots)).sum::<u64>().min(lot.count as u64)
+        let when_empty = |(class_count, slots): (&ClassCount, &ClassSlots)| {
+            slots.when_empty.iter().map(|slots| u64::from(*slots)).sum::<u64>().min(class_count.count as u64)
         };
-        let fits = demand.class_counts.iter().zip(rooms).map(when_empty).sum::<u64>() >= demand.required_count() as u64;
+        let fits: u64 = demand.class_counts.iter().zip(slots_by_class).map(when_empty).sum();
+        let fits = fits >= demand.required_count() as u64;
         return if fits { vec![Region::Everywhere] } else { Vec::new() };
     };
-    let topology = desk.cluster.topology(constraint.topology);
-    let fits = |domain: DomainId, slots: &dyn Fn(&ClassSlots, NodeIndex) -> u32| -> u64 {
-        let of_lot = |(lot, rooms): (&crate::demand::ClassCount, &ClassSlots)| {
-            let sum: u64 = topology.nodes(domain).iter().map(|node| u64::from(slots(rooms, *node))).sum();
-            sum.min(lot.count as u64)
+    let topology = context.cluster.topology(constraint.topology);
+    let fits = |domain: DomainId, slots_on: &dyn Fn(&ClassSlots, NodeIndex) -> u32| -> u64 {
+        let of_class = |(class_count, slots): (&ClassCount, &ClassSlots)| {
+            let sum: u64 = topology.nodes(domain).iter().map(|node| u64::from(slots_on(slots, *node))).sum();
+            sum.min(class_count.count as u64)
         };
-        demand.class_counts.iter().zip(rooms).map(of_lot).sum()
+        demand.class_counts.iter().zip(slots_by_class).map(of_class).sum()
     };
     let allowed = |domain: &DomainId| {
         let pinned = &constraint.member_domains;
         (pinned.is_empty() || pinned.contains(domain))
-            && fits(*domain, &|rooms, node| rooms.when_empty[node.at()]) >= demand.required_count() as u64
+            && fits(*domain, &|slots, node| slots.when_empty[node.at()]) >= demand.required_count() as u64
     };
     let mut domains: Vec<DomainId> = topology.domains().filter(allowed).collect();
     domains.sort_by_cached_key(|domain| {
-        let value = Arc::clone(desk.cluster.names.text(topology.value(*domain)));
-        (Reverse(fits(*domain, &|rooms, node| rooms.now[node.at()])), value)
+        let value = Arc::clone(context.cluster.names.text(topology.value(*domain)));
+        (Reverse(fits(*domain, &|slots, node| slots.now[node.at()])), value)
     });
-    desk.truncated |= domains.len() > MAX_DOMAINS;
+    context.truncated |= domains.len() > MAX_DOMAINS;
     domains.into_iter().take(MAX_DOMAINS).map(|domain| Region::Domain(constraint.topology, domain)).collect()
 }
 
 fn plan_in_region(
-    asked: &RemedyRequest<'_>,
+    request: &RemedyRequest<'_>,
     region: Region,
-    rooms: &[ClassSlots],
-    desk: &mut SearchContext<'_>,
+    slots_by_class: &[ClassSlots],
+    context: &mut SearchContext<'_>,
 ) -> Option<BlockerPlan> {
-    let need = asked.demand;
-    let mut candidates = candidates(asked, region, desk);
-    let class_of = |lot: &crate::demand::ClassCount| desk.classes.get(lot.class).map(Arc::clone);
-    let classes: Vec<Arc<Class>> = need.class_counts.iter().map(class_of).collect::<Option<_>>()?;
-    let mut outlook = CapacityForecast::of(need, region, &classes, rooms, desk.cluster);
-    let mut leaving: Vec<usize> = Vec::new();
-    while leaving.len() < MAX_BLOCKERS {
-        let missing = outlook.missing();
-        let gain = |one: &BlockerCandidate| outlook.gain(one, desk.cluster).min(missing.max(1));
+    let demand = request.demand;
+    let mut candidates = candidates(request, region, context);
+    let class_of = |class_count: &ClassCount| context.classes.get(class_count.class).map(Arc::clone);
+    let classes: Vec<Arc<Class>> = demand.class_counts.iter().map(class_of).collect::<Option<_>>()?;
+    let mut forecast = CapacityForecast::of(demand, region, &classes, slots_by_class, context.cluster);
+    let mut blockers: Vec<usize> = Vec::new();
+    while blockers.len() < MAX_BLOCKERS {
+        let missing = forecast.missing();
+        let gain = |one: &BlockerCandidate| forecast.gain(one, context.cluster).min(missing.max(1));
         let gains = candidates.iter().enumerate().map(|(at, one)| (gain(one), Reverse(one.pods_count), Reverse(at)));
-        // Units that make no difference by themselves are chosen only where the reckoning went wrong.
+        // Units without a gain of their own are chosen only if the estimate was wrong.
         let (gain, _, Reverse(chosen)) = gains.max()?;
         if gain == 0 && missing > 0 {
             return None;
         }
         let chosen = candidates.swap_remove(chosen);
-        outlook.remove_unit(&chosen, desk.cluster);
-        leaving.push(chosen.at);
-        if outlook.missing() == 0 && fits_without(&leaving, asked, region, desk)? {
-            drop_unneeded(&mut leaving, asked, region, desk);
-            leaving.sort_unstable();
-            return Some(BlockerPlan { blockers: leaving, region });
+        forecast.remove_unit(&chosen, context.cluster);
+        blockers.push(chosen.at);
+        if forecast.missing() == 0 && fits_without(&blockers, request, region, context)? {
+            drop_unneeded(&mut blockers, request, region, context);
+            blockers.sort_unstable();
+            return Some(BlockerPlan { blockers, region });
         }
     }
-    desk.truncated = true;
+    context.truncated = true;
     None
 }
 
-/// Drops from the list whoever need not leave, those with the most pods first.
-fn drop_unneeded(leaving: &mut Vec<usize>, asked: &RemedyRequest<'_>, region: Region, desk: &mut SearchContext<'_>) {
-    if leaving.len() == 1 {
+/// Drops units that need not end, those with the most pods first.
+fn drop_unneeded(
+    blockers: &mut Vec<usize>,
+    request: &RemedyRequest<'_>,
+    region: Region,
+    context: &mut SearchContext<'_>,
+) {
+    if blockers.len() == 1 {
         return;
     }
-    let mut dearest = leaving.clone();
-    dearest.sort_by_key(|at| (Reverse(asked.running[*at].placed.len()), *at));
-    for one in dearest {
-        let others: Vec<usize> = leaving.iter().copied().filter(|at| *at != one).collect();
-        match fits_without(&others, asked, region, desk) {
-            Some(true) => *leaving = others,
+    let mut by_size = blockers.clone();
+    by_size.sort_by_key(|at| (Reverse(request.running[*at].placed.len()), *at));
+    for one in by_size {
+        let others: Vec<usize> = blockers.iter().copied().filter(|at| *at != one).collect();
+        match fits_without(&others, request, region, context) {
+            Some(true) => *blockers = others,
             Some(false) => {}
             None => return,
         }
     }
 }
 
-/// Whether the unit fits into the region when these have left; `None` when there were enough trials.
+/// Whether the unit fits into the region once these units have ended; `None` when no trials are left.
 fn fits_without(
-    leaving: &[usize],
-    asked: &RemedyRequest<'_>,
+    blockers: &[usize],
+    request: &RemedyRequest<'_>,
     region: Region,
-    desk: &mut SearchContext<'_>,
+    context: &mut SearchContext<'_>,
 ) -> Option<bool> {
-    let mut need = asked.demand.clone();
-    if let (Some(constraint), Region::Domain(_, domain)) = (&mut need.constraint, region) {
+    let mut demand = request.demand.clone();
+    if let (Some(constraint), Region::Domain(_, domain)) = (&mut demand.constraint, region) {
         constraint.member_domains = vec![domain];
     }
-    let gone = leaving.iter().flat_map(|at| &asked.running[*at].placed);
-    let mut absence = RemovalOverlay::of(gone, desk.cluster);
-    let mut there = SearchContext {
-        cluster: absence.cluster(),
-        classes: desk.classes,
-        trials_left: desk.trials_left,
-        max_steps: desk.max_steps,
-        truncated: desk.truncated,
+    let removed = blockers.iter().flat_map(|at| &request.running[*at].placed);
+    let mut overlay = RemovalOverlay::of(removed, context.cluster);
+    let mut trial_context = SearchContext {
+        cluster: overlay.cluster(),
+        classes: context.classes,
+        trials_left: context.trials_left,
+        max_steps: context.max_steps,
+        truncated: context.truncated,
     };
-    let trial = there.try_decide(&need);
-    (desk.trials_left, desk.truncated) = (there.trials_left, there.truncated);
+    let trial = trial_context.try_decide(&demand);
+    (context.trials_left, context.truncated) = (trial_context.trials_left, trial_context.truncated);
     trial.map(|trial| matches!(trial, Trial::Fits(_)))
 }
 
 /// A running unit with pods in the region.
 struct BlockerCandidate {
-    /// Its place in the list of what runs.
+    /// Its position in the list of running units.
     at: usize,
     pods_count: usize,
     usage_by_node: BTreeMap<NodeIndex, NodeLoad>,
 }
 
-/// What a unit takes from one node.
+/// What a unit uses of one node.
 #[derive(Clone, Default)]
 struct NodeLoad {
     requests: FxHashMap<ResourceId, i64>,
     pods: i64,
 }
 
-fn candidates(asked: &RemedyRequest<'_>, region: Region, desk: &mut SearchContext<'_>) -> Vec<BlockerCandidate> {
+fn candidates(request: &RemedyRequest<'_>, region: Region, context: &mut SearchContext<'_>) -> Vec<BlockerCandidate> {
     let mut candidates = Vec::new();
-    for (at, unit) in asked.running.iter().enumerate().filter(|(_, running)| running.unit != asked.unit) {
+    for (at, unit) in request.running.iter().enumerate().filter(|(_, running)| running.unit != request.unit) {
         let mut loads: BTreeMap<NodeIndex, NodeLoad> = BTreeMap::new();
-        for (node, usage) in unit.placed.iter().filter(|(node, _)| region.contains(*node, desk.cluster)) {
+        for (node, usage) in unit.placed.iter().filter(|(node, _)| region.contains(*node, context.cluster)) {
             let load = loads.entry(*node).or_default();
             load.pods += 1;
             usage.requests.iter().for_each(|(resource, amount)| load.add_amount(*resource, *amount));
@@ -188,7 +194,7 @@ fn candidates(asked: &RemedyRequest<'_>, region: Region, desk: &mut SearchContex
             continue;
         }
         if candidates.len() == MAX_UNITS {
-            desk.truncated = true;
+            context.truncated = true;
             break;
         }
         candidates.push(BlockerCandidate { at, pods_count: unit.placed.len(), usage_by_node: loads });
@@ -196,12 +202,12 @@ fn candidates(asked: &RemedyRequest<'_>, region: Region, desk: &mut SearchContex
     candidates
 }
 
-/// What the region would look like with some gone, as requests tell.
+/// The estimated slots of the region once some units have ended, from requests alone.
 struct CapacityForecast<'a> {
     demand: &'a Demand,
     classes: &'a [Arc<Class>],
     slots: &'a [ClassSlots],
-    /// Slots of each lot in the region.
+    /// Slots of each class in the region.
     sums: Vec<u64>,
     freed: FxHashMap<NodeIndex, NodeLoad>,
 }
@@ -211,34 +217,34 @@ impl<'a> CapacityForecast<'a> {
         demand: &'a Demand,
         region: Region,
         classes: &'a [Arc<Class>],
-        rooms: &'a [ClassSlots],
+        slots_by_class: &'a [ClassSlots],
         cluster: &Cluster,
     ) -> Self {
-        let sum = |rooms: &ClassSlots| -> u64 {
+        let sum = |slots: &ClassSlots| -> u64 {
             match region.nodes(cluster) {
-                Some(nodes) => nodes.iter().map(|node| u64::from(rooms.now[node.at()])).sum(),
-                None => rooms.now.iter().map(|slots| u64::from(*slots)).sum(),
+                Some(nodes) => nodes.iter().map(|node| u64::from(slots.now[node.at()])).sum(),
+                None => slots.now.iter().map(|slots| u64::from(*slots)).sum(),
             }
         };
         CapacityForecast {
             demand,
             classes,
-            slots: rooms,
-            sums: rooms.iter().map(sum).collect(),
+            slots: slots_by_class,
+            sums: slots_by_class.iter().map(sum).collect(),
             freed: FxHashMap::default(),
         }
     }
 
-    /// How many pods still find no place.
+    /// How many pods still do not fit.
     fn missing(&self) -> u64 {
         (self.demand.required_count() as u64).saturating_sub(self.fits(&self.sums))
     }
 
     fn fits(&self, sums: &[u64]) -> u64 {
-        self.demand.class_counts.iter().zip(sums).map(|(lot, sum)| (*sum).min(lot.count as u64)).sum()
+        self.demand.class_counts.iter().zip(sums).map(|(count, sum)| (*sum).min(count.count as u64)).sum()
     }
 
-    /// How many more pods would find a place if this one left, too.
+    /// How many more pods would fit if this unit ended, too.
     fn gain(&self, one: &BlockerCandidate, cluster: &Cluster) -> u64 {
         self.fits(&self.sums_without(one, cluster)) - self.fits(&self.sums)
     }
@@ -256,24 +262,26 @@ impl<'a> CapacityForecast<'a> {
             let before = self.freed.get(node);
             let mut after = before.cloned().unwrap_or_default();
             after.add(load);
-            for (lot, sum) in sums.iter_mut().enumerate() {
-                let had =
-                    before.map_or(self.slots[lot].now[node.at()], |before| self.slots_on(lot, *node, before, cluster));
-                *sum += u64::from(self.slots_on(lot, *node, &after, cluster).saturating_sub(had));
+            for (class, sum) in sums.iter_mut().enumerate() {
+                let slots_before = match before {
+                    Some(before) => self.slots_on(class, *node, before, cluster),
+                    None => self.slots[class].now[node.at()],
+                };
+                *sum += u64::from(self.slots_on(class, *node, &after, cluster).saturating_sub(slots_before));
             }
         }
         sums
     }
 
-    /// Slots of a lot on a node from which so much is gone, as far as requests go.
-    fn slots_on(&self, lot: usize, node: NodeIndex, freed: &NodeLoad, cluster: &Cluster) -> u32 {
-        let mut room = cluster.pods_allowed(node) - cluster.pods_count(node) + freed.pods;
-        for (resource, amount) in &self.classes[lot].usage.requests {
+    /// Slots of a class on a node from which `freed` is removed, from requests alone.
+    fn slots_on(&self, class: usize, node: NodeIndex, freed: &NodeLoad, cluster: &Cluster) -> u32 {
+        let mut slots = cluster.pods_allowed(node) - cluster.pods_count(node) + freed.pods;
+        for (resource, amount) in &self.classes[class].usage.requests {
             let free = cluster.allocatable(*resource, node) - cluster.requested(*resource, node);
-            room = room.min(free.saturating_add(freed.requests.get(resource).copied().unwrap_or(0)) / amount);
+            slots = slots.min(free.saturating_add(freed.requests.get(resource).copied().unwrap_or(0)) / amount);
         }
-        let rooms = &self.slots[lot];
-        (room.clamp(0, i64::from(u32::MAX)) as u32).max(rooms.now[node.at()]).min(rooms.when_empty[node.at()])
+        let ClassSlots { now, when_empty } = &self.slots[class];
+        (slots.clamp(0, i64::from(u32::MAX)) as u32).max(now[node.at()]).min(when_empty[node.at()])
     }
 }
 

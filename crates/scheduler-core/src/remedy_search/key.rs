@@ -1,4 +1,4 @@
-//! Which other topology key would do, or none.
+//! Which other topology key would let the unit fit, or none.
 
 use super::{RemedyRequest, SearchContext};
 use crate::cluster::{Cluster, OccupiedDomains, TopologyId};
@@ -10,39 +10,39 @@ use crate::remedies::Remedy;
 /// How many other keys are tried.
 const MAX_KEYS: usize = 4;
 
-/// Words by which a label's key tells that it is about places. Of any other label nobody knows whether pods that share
-/// its value are near each other.
+/// Words in the key of a topology label. Of any other label it is unknown whether nodes that share its value are
+/// close to each other.
 const TOPOLOGY_KEY_WORDS: [&str; 5] = ["topology", "region", "zone", "block", "rack"];
 
-/// The narrowest key that is wider than the group's own and with which it fits; or else none at all, if that helps.
-pub(super) fn wider_topology_key(asked: &RemedyRequest<'_>, desk: &mut SearchContext<'_>) -> Option<Remedy> {
-    let constraint = asked.demand.constraint.as_ref()?;
-    let text = |name: NameId, desk: &SearchContext<'_>| desk.cluster.names.text(name).to_string();
-    let from = text(desk.cluster.topology(constraint.topology).key(), desk);
-    for topology in wider_keys(constraint.topology, desk.cluster) {
+/// The narrowest key that is wider than the group's own and lets it fit; otherwise no key, if that helps.
+pub(super) fn wider_topology_key(request: &RemedyRequest<'_>, context: &mut SearchContext<'_>) -> Option<Remedy> {
+    let constraint = request.demand.constraint.as_ref()?;
+    let text = |name: NameId, context: &SearchContext<'_>| context.cluster.names.text(name).to_string();
+    let from = text(context.cluster.topology(constraint.topology).key(), context);
+    for topology in wider_keys(constraint.topology, context.cluster) {
         let mut members = OccupiedDomains::default();
-        asked.members_on.iter().for_each(|node| members.add(*node, desk.cluster.topology(topology)));
-        let constraint = DomainConstraint::with_members(topology, members, desk.cluster);
-        let need = Demand { constraint: Some(constraint), ..asked.demand.clone() };
-        if let Some(Trial::Fits(region)) = desk.try_decide(&need) {
-            let chosen = region.chosen_domain(desk.cluster)?;
-            let recreate = asked.root_owner.clone();
+        request.members_on.iter().for_each(|node| members.add(*node, context.cluster.topology(topology)));
+        let constraint = DomainConstraint::with_members(topology, members, context.cluster);
+        let demand = Demand { constraint: Some(constraint), ..request.demand.clone() };
+        if let Some(Trial::Fits(region)) = context.try_decide(&demand) {
+            let chosen = region.chosen_domain(context.cluster)?;
+            let recreate = request.root_owner.clone();
             return Some(Remedy::OtherKey { from, to: chosen.key, value: chosen.value, recreate });
         }
     }
-    let need = Demand { constraint: None, ..asked.demand.clone() };
-    matches!(desk.try_decide(&need)?, Trial::Fits(_))
-        .then(|| Remedy::NoKey { from, recreate: asked.root_owner.clone() })
+    let demand = Demand { constraint: None, ..request.demand.clone() };
+    matches!(context.try_decide(&demand)?, Trial::Fits(_))
+        .then(|| Remedy::NoKey { from, recreate: request.root_owner.clone() })
 }
 
 /// Keys with fewer domains than `own`, those with the most first.
 fn wider_keys(own: TopologyId, cluster: &mut Cluster) -> Vec<TopologyId> {
     let own_key = cluster.topology(own).key();
-    let is_about_places = |key: &NameId| {
+    let is_topology_key = |key: &NameId| {
         let text = cluster.names.text(*key);
         *key != own_key && TOPOLOGY_KEY_WORDS.iter().any(|word| text.contains(word))
     };
-    let mut keys: Vec<_> = cluster.label_keys().into_iter().filter(is_about_places).collect();
+    let mut keys: Vec<_> = cluster.label_keys().into_iter().filter(is_topology_key).collect();
     keys.sort_by(|a, b| cluster.names.text(*a).cmp(cluster.names.text(*b)));
     let keys: Vec<String> = keys.into_iter().map(|key| cluster.names.text(key).to_string()).collect();
     let domains_count = |id: TopologyId, cluster: &Cluster| {
@@ -50,7 +50,7 @@ fn wider_keys(own: TopologyId, cluster: &mut Cluster) -> Vec<TopologyId> {
         topology.domains().filter(|domain| !topology.nodes(*domain).is_empty()).count()
     };
     let limit = match domains_count(own, cluster) {
-        // No node has the key: any other is worth a try.
+        // No node has the key: any other is worth a trial.
         0 => usize::MAX,
         count => count,
     };

@@ -1,4 +1,4 @@
-//! How many nodes are missing, and of which kind.
+//! How many nodes are missing, and which.
 
 use super::{RemedyRequest, SearchContext};
 use crate::classes::{Class, Requirement};
@@ -9,60 +9,60 @@ use crate::remedies::{Remedy, ResourceShortfall};
 use crate::reservation::ClassSlots;
 use crate::slots::{self, Region};
 
-/// The label whose value no two nodes share.
+/// The label whose value is different on every node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// So many more nodes like one there is, in the domain that takes most of the unit: enough by arithmetic, since what fits
-/// there now stays and the rest goes to the new ones.
-pub(super) fn add_nodes(demand: &Demand, desk: &mut SearchContext<'_>) -> Option<Remedy> {
-    let (region, _) = slots::rank_regions(demand, desk.cluster, desk.classes).nearest?;
-    let key = region.chosen_domain(desk.cluster).map(|domain| domain.key);
+/// The number of nodes to add, like an existing one, to the domain in which most of the unit fits. The number is
+/// enough by arithmetic: what fits there now stays, and the rest is placed on the new nodes.
+pub(super) fn add_nodes(demand: &Demand, context: &mut SearchContext<'_>) -> Option<Remedy> {
+    let (region, _) = slots::rank_regions(demand, context.cluster, context.classes).nearest?;
+    let key = region.chosen_domain(context.cluster).map(|domain| domain.key);
     if key.as_deref() == Some(HOSTNAME) {
-        return add_one_node(demand, desk);
+        return add_one_node(demand, context);
     }
-    for lot in &demand.class_counts {
-        // A pod that asks for a node by name gains nothing from another.
-        if selects_node_by_name(desk.classes.get(lot.class)?, desk) {
+    for class_count in &demand.class_counts {
+        // Another node does not help a pod that selects a node by name.
+        if selects_node_by_name(context.classes.get(class_count.class)?, context) {
             return None;
         }
     }
-    let rooms: Vec<ClassSlots> =
-        demand.class_counts.iter().map(|lot| ClassSlots::of(lot.class, desk.cluster, desk.classes)).collect();
-    let rest = unplaced_counts(demand, region, desk);
-    let like = template_node(&rest, &rooms, region, desk)?;
+    let slots_by_class: Vec<ClassSlots> =
+        demand.class_counts.iter().map(|count| ClassSlots::of(count.class, context.cluster, context.classes)).collect();
+    let rest = unplaced_counts(demand, region, context);
+    let like = template_node(&rest, &slots_by_class, region, context)?;
     let mut count = 0;
-    for (rest, rooms) in rest.iter().zip(&rooms).filter(|(rest, _)| **rest > 0) {
-        count += rest.div_ceil(rooms.when_empty[like.at()] as usize);
+    for (rest, slots) in rest.iter().zip(&slots_by_class).filter(|(rest, _)| **rest > 0) {
+        count += rest.div_ceil(slots.when_empty[like.at()] as usize);
     }
-    let like = desk.cluster.node_name(like).to_owned();
-    Some(Remedy::AddNodes { count, like, domain: region.chosen_domain(desk.cluster) })
+    let like = context.cluster.node_name(like).to_owned();
+    Some(Remedy::AddNodes { count, like, domain: region.chosen_domain(context.cluster) })
 }
 
-/// A node is a domain of its own, so that no other can be added to it: one new node has to take the whole unit, and
-/// members that have their place tie it to another.
-fn add_one_node(demand: &Demand, desk: &mut SearchContext<'_>) -> Option<Remedy> {
-    let ([lot], 0) = (demand.class_counts.as_slice(), demand.placed_count) else { return None };
-    if selects_node_by_name(desk.classes.get(lot.class)?, desk) {
+/// The node to add if each node is its own domain: the whole unit must fit on one new node. None if members are
+/// placed, because they pin it to another node.
+fn add_one_node(demand: &Demand, context: &mut SearchContext<'_>) -> Option<Remedy> {
+    let ([class_count], 0) = (demand.class_counts.as_slice(), demand.placed_count) else { return None };
+    if selects_node_by_name(context.classes.get(class_count.class)?, context) {
         return None;
     }
-    let rooms = ClassSlots::of(lot.class, desk.cluster, desk.classes);
+    let slots = ClassSlots::of(class_count.class, context.cluster, context.classes);
     let required = demand.required_count();
-    let takes_all =
-        |node: &NodeIndex| desk.cluster.node(*node).present && rooms.when_empty[node.at()] as usize >= required;
-    let name = |node: &NodeIndex| desk.cluster.node_name(*node).to_owned();
-    let like = desk.cluster.indices().filter(takes_all).map(|node| name(&node)).min()?;
+    let fits_all =
+        |node: &NodeIndex| context.cluster.node(*node).present && slots.when_empty[node.at()] as usize >= required;
+    let name = |node: &NodeIndex| context.cluster.node_name(*node).to_owned();
+    let like = context.cluster.indices().filter(fits_all).map(|node| name(&node)).min()?;
     Some(Remedy::AddNodes { count: 1, like, domain: None })
 }
 
-/// How many pods of each lot still have to find a place when the region has taken what it can.
-fn unplaced_counts(demand: &Demand, region: Region, desk: &mut SearchContext<'_>) -> Vec<usize> {
-    let mut tentative = desk.cluster.overlay();
-    let mut places = UnitPlacement::default();
-    place::group(demand, PlacementOrder::SmallestFirst, region, desk.classes, &mut tentative, &mut places);
-    let mut left: Vec<usize> = demand.class_counts.iter().map(|lot| lot.count).collect();
-    places.assignments.iter().for_each(|(lot, _)| left[*lot] -= 1);
-    let mut missing = demand.required_count().saturating_sub(places.assignments.len());
-    // The smallest first: most of them go to a node.
+/// How many pods of each class do not fit once the region is full.
+fn unplaced_counts(demand: &Demand, region: Region, context: &mut SearchContext<'_>) -> Vec<usize> {
+    let mut overlay = context.cluster.overlay();
+    let mut placement = UnitPlacement::default();
+    place::group(demand, PlacementOrder::SmallestFirst, region, context.classes, &mut overlay, &mut placement);
+    let mut left: Vec<usize> = demand.class_counts.iter().map(|class_count| class_count.count).collect();
+    placement.assignments.iter().for_each(|(class, _)| left[*class] -= 1);
+    let mut missing = demand.required_count().saturating_sub(placement.assignments.len());
+    // The smallest first: most of them fit on a node.
     for left in left.iter_mut().rev() {
         *left = (*left).min(missing);
         missing -= *left;
@@ -70,51 +70,56 @@ fn unplaced_counts(demand: &Demand, region: Region, desk: &mut SearchContext<'_>
     left
 }
 
-/// The node that takes most of the rest when it is empty; one of the region where there is such.
-fn template_node(rest: &[usize], rooms: &[ClassSlots], region: Region, desk: &SearchContext<'_>) -> Option<NodeIndex> {
+/// The node on which most of the rest fits when it is empty, preferably one of the region.
+fn template_node(
+    rest: &[usize],
+    slots_by_class: &[ClassSlots],
+    region: Region,
+    context: &SearchContext<'_>,
+) -> Option<NodeIndex> {
     let slots = |node: NodeIndex| {
-        let of_rest = rest.iter().zip(rooms).filter(|(rest, _)| **rest > 0);
-        of_rest.map(|(_, rooms)| rooms.when_empty[node.at()]).min().unwrap_or(0)
+        let of_rest = rest.iter().zip(slots_by_class).filter(|(rest, _)| **rest > 0);
+        of_rest.map(|(_, slots)| slots.when_empty[node.at()]).min().unwrap_or(0)
     };
-    let is_taken_from = |node: &NodeIndex| desk.cluster.node(*node).present && slots(*node) > 0;
+    let is_candidate = |node: &NodeIndex| context.cluster.node(*node).present && slots(*node) > 0;
     let rank = |node: &NodeIndex| {
-        let name = std::cmp::Reverse(desk.cluster.node_name(*node));
-        (region.contains(*node, desk.cluster), slots(*node), name)
+        let name = std::cmp::Reverse(context.cluster.node_name(*node));
+        (region.contains(*node, context.cluster), slots(*node), name)
     };
-    desk.cluster.indices().filter(is_taken_from).max_by(|a, b| rank(a).cmp(&rank(b)))
+    context.cluster.indices().filter(is_candidate).max_by(|a, b| rank(a).cmp(&rank(b)))
 }
 
-fn selects_node_by_name(class: &Class, desk: &SearchContext<'_>) -> bool {
-    let hostname = desk.cluster.names.get(HOSTNAME);
-    let by_hostname = |wants: &[Requirement]| wants.iter().any(|want| Some(want.key) == hostname);
+fn selects_node_by_name(class: &Class, context: &SearchContext<'_>) -> bool {
+    let hostname = context.cluster.names.get(HOSTNAME);
+    let by_hostname = |terms: &[Requirement]| terms.iter().any(|term| Some(term.key) == hostname);
     let terms = class.required.terms.iter().flatten();
     class.node_name.is_some()
         || class.required.selector.iter().any(|(key, _)| Some(*key) == hostname)
         || terms.into_iter().any(|term| !term.names.is_empty() || by_hostname(&term.labels))
 }
 
-/// What no node has enough of for one pod of some class.
-pub(super) fn larger_nodes(asked: &RemedyRequest<'_>, desk: &mut SearchContext<'_>) -> Option<Remedy> {
-    let mut lacking: Vec<ResourceShortfall> = Vec::new();
-    for lot in &asked.demand.class_counts {
-        let rooms = ClassSlots::of(lot.class, desk.cluster, desk.classes);
-        if rooms.when_empty.iter().any(|slots| *slots > 0) {
+/// The resources of which no node has enough for one pod of some class.
+pub(super) fn larger_nodes(request: &RemedyRequest<'_>, context: &mut SearchContext<'_>) -> Option<Remedy> {
+    let mut shortfalls: Vec<ResourceShortfall> = Vec::new();
+    for class_count in &request.demand.class_counts {
+        let slots = ClassSlots::of(class_count.class, context.cluster, context.classes);
+        if slots.when_empty.iter().any(|slots| *slots > 0) {
             continue;
         }
-        let class = desk.classes.get(lot.class)?;
+        let class = context.classes.get(class_count.class)?;
         for (resource, wanted) in &class.usage.requests {
-            let cluster = &*desk.cluster;
+            let cluster = &*context.cluster;
             let name = cluster.resource_name(*resource);
             let present = cluster.indices().filter(|node| cluster.node(*node).present);
             let largest = present.map(|node| cluster.allocatable(*resource, node)).max().unwrap_or(0);
-            // A profile may leave a resource to others; then no reason names it.
-            let is_told = asked.refusal.reasons.0.contains_key(&format!("Insufficient {name}"));
-            let is_known = lacking.iter().any(|known| known.resource == name && known.wanted >= *wanted);
-            if *wanted > largest && is_told && !is_known {
-                lacking.retain(|known| known.resource != name);
-                lacking.push(ResourceShortfall { resource: name.to_owned(), wanted: *wanted, largest });
+            // A profile may ignore a resource; then no reason names it.
+            let is_a_reason = request.refusal.reasons.0.contains_key(&format!("Insufficient {name}"));
+            let is_listed = shortfalls.iter().any(|listed| listed.resource == name && listed.wanted >= *wanted);
+            if *wanted > largest && is_a_reason && !is_listed {
+                shortfalls.retain(|listed| listed.resource != name);
+                shortfalls.push(ResourceShortfall { resource: name.to_owned(), wanted: *wanted, largest });
             }
         }
     }
-    (!lacking.is_empty()).then_some(Remedy::LargerNodes { shortfalls: lacking })
+    (!shortfalls.is_empty()).then_some(Remedy::LargerNodes { shortfalls })
 }

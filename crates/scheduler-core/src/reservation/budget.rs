@@ -1,7 +1,8 @@
-//! How much capacity holds may keep idle over time, and how soon one may follow another.
+//! How much capacity reservations may keep idle over time, and how soon one may follow another.
 //!
-//! One group after another may be passed over, each with a right to a hold. Without a bound for all of them together their
-//! holds follow each other without a gap, and pods that would fit wait for as long as there are such groups.
+//! One group after another may starve, each with a right to a reservation. Without a limit for all of them together
+//! their reservations would follow each other without a gap, and pods that fit would wait as long as there are such
+//! groups.
 
 use std::time::Duration;
 
@@ -9,22 +10,22 @@ use types::Timestamp;
 
 use crate::compact_timestamp::saturating_add;
 
-/// The part of the cluster that may be kept idle in the long run, in millionths.
+/// The share of the cluster that may be kept idle in the long run, in millionths.
 const SHARE: i64 = 100_000;
-/// The longest pause between the end of a hold and the next one, as far as the budget does not make it longer.
+/// The longest pause between the end of a reservation and the next one, unless the budget requires a longer one.
 const MAX_GAP: Duration = Duration::from_secs(60);
-/// What there is to spend at the start: an hour's share. At most four times as much is saved.
+/// The initial balance: an hour's share. At most four times as much is saved.
 const INITIAL_BALANCE: i64 = SHARE * 3_600_000_000;
 const MAX_BALANCE: i64 = 4 * INITIAL_BALANCE;
 
-/// What holds may still spend. They are paid in millionths of the cluster × microseconds.
+/// What reservations may still spend, in millionths of the cluster × microseconds.
 #[derive(Debug)]
 pub(crate) struct ReservationBudget {
-    /// Below zero there is a debt, and no hold begins.
+    /// A negative balance is a debt, and no reservation begins.
     balance: i64,
-    /// Until when time was counted.
+    /// Until when time was charged.
     counted_until: Option<Timestamp>,
-    /// The end of the pause after the last hold.
+    /// The end of the pause after the last reservation.
     gap_until: Option<Timestamp>,
 }
 
@@ -35,7 +36,7 @@ impl Default for ReservationBudget {
 }
 
 impl ReservationBudget {
-    /// Counts the time up to now, in which `idle` millionths of the cluster were kept idle.
+    /// Charges the time up to now, during which `idle` millionths of the cluster were kept idle.
     pub(crate) fn charge(&mut self, now: Timestamp, idle: i64) {
         let since = *self.counted_until.get_or_insert(now);
         let micros = i64::try_from(now.duration_since(since).as_micros()).unwrap_or(i64::MAX);
@@ -45,13 +46,13 @@ impl ReservationBudget {
         }
     }
 
-    /// A hold that began then is over. The others get as much time as it took from them.
-    pub(crate) fn reservation_ended(&mut self, began: Timestamp, now: Timestamp) {
-        let lasted = now.duration_since(began).unsigned_abs().min(MAX_GAP);
+    /// A reservation that started at `start` ends. The pause for other units is as long as it lasted.
+    pub(crate) fn reservation_ended(&mut self, start: Timestamp, now: Timestamp) {
+        let lasted = now.duration_since(start).unsigned_abs().min(MAX_GAP);
         self.gap_until = Some(saturating_add(now, lasted));
     }
 
-    /// When the next hold may begin.
+    /// When the next reservation may begin.
     pub(crate) fn opens_at(&self) -> Timestamp {
         let paid_at = self.counted_until.filter(|_| self.balance < 0).map(|at| {
             let micros = self.balance.unsigned_abs().div_ceil(SHARE.unsigned_abs());
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     fn second(second: i64) -> Timestamp {
-        Timestamp::from_second(second).expect("a time of this century")
+        Timestamp::from_second(second).expect("a representable time")
     }
 
     #[test]
@@ -74,14 +75,14 @@ mod tests {
         let mut budget = ReservationBudget::default();
         budget.charge(second(0), 0);
         assert_eq!(budget.opens_at(), Timestamp::MIN);
-        // Nine minutes of the whole cluster, of which six were saved and one was earned meanwhile.
+        // Nine minutes of the whole cluster. Six were saved, and one was earned meanwhile.
         budget.charge(second(540), 1_000_000);
         assert_eq!(budget.opens_at(), second(540 + 1260));
         budget.charge(second(1000), 0);
         assert_eq!(budget.opens_at(), second(1800));
         budget.charge(second(1800), 0);
         assert!(budget.opens_at() <= second(1800));
-        // Not more than four hours' share is saved: 24 minutes of the whole cluster, and 2:40 that are earned meanwhile.
+        // At most four hours' share is saved: 24 minutes of the whole cluster, and 2:40 are earned meanwhile.
         budget.charge(second(1_000_000), 0);
         budget.charge(second(1_001_600), 1_000_000);
         assert_eq!(budget.opens_at(), Timestamp::MIN);
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_hold_there_is_none_for_as_long_as_it_lasted_and_a_minute_at_most() {
+    fn the_pause_after_a_reservation_is_as_long_as_it_lasted_and_at_most_a_minute() {
         let mut budget = ReservationBudget::default();
         budget.reservation_ended(second(100), second(107));
         assert_eq!(budget.opens_at(), second(114));

@@ -1,5 +1,5 @@
-//! Better where less is taken, or more, or along a line, as the profile asks. Containers that ask for no CPU or memory
-//! count with stand-in amounts.
+//! Prefers nodes that are used less, or more, or along a curve, as the profile says. Containers without CPU or memory
+//! requests count with default amounts.
 
 use smallvec::SmallVec;
 
@@ -12,18 +12,18 @@ use crate::reads::{PodSpecFields, ReadSet};
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) strategy: AllocationStrategy,
-    /// What is looked at, with weights.
+    /// The scored resources, with weights.
     pub(crate) resources: Vec<(ResourceId, i64)>,
 }
 
-/// Which nodes are good.
+/// Which nodes are preferred.
 #[derive(Clone, Debug)]
 pub(crate) enum AllocationStrategy {
-    /// Those with most left.
+    /// Those with the most left.
     Least,
-    /// Those with least left.
+    /// Those with the least left.
     Most,
-    /// By points of a line: used percent, and points from 0 to [`MAX_SCORE`](super::MAX_SCORE); by percent.
+    /// By points of a curve: used percent, and points from 0 to [`MAX_SCORE`](super::MAX_SCORE); sorted by percent.
     Line(Vec<(i64, i64)>),
 }
 
@@ -47,115 +47,115 @@ impl Score for Allocation {
     }
 
     fn add_weighted(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
-        let matters = self.weighted_resources(class, nodes.cluster);
-        // A loop for each strategy, so that none asks again which it is.
+        let resources = self.weighted_resources(class, nodes.cluster);
+        // One loop per strategy, so that the loop has no branch on it.
         match &self.strategy {
-            AllocationStrategy::Least => add_means(&matters, nodes, weight, sums, left),
-            AllocationStrategy::Most => add_means(&matters, nodes, weight, sums, used),
+            AllocationStrategy::Least => add_means(&resources, nodes, weight, sums, left),
+            AllocationStrategy::Most => add_means(&resources, nodes, weight, sums, used),
             AllocationStrategy::Line(line) => {
                 let each = nodes.nodes.iter().zip(sums);
-                each.for_each(|(node, sum)| *sum += weight * mean_on_line(&matters, *node, line));
+                each.for_each(|(node, sum)| *sum += weight * mean_on_line(&resources, *node, line));
             }
         }
     }
 }
 
-/// A resource that has a say for a class.
+/// A resource that is scored for a class.
 #[derive(Clone, Copy)]
 struct WeightedResource<'a> {
-    /// What each node has of it.
+    /// The allocatable amount on each node.
     allocatable: &'a [i64],
-    /// What is taken of it on each node.
-    taken: &'a [i64],
+    /// The used amount on each node.
+    used: &'a [i64],
     weight: i64,
-    /// What a pod of the class takes of it.
+    /// The amount that a pod of the class uses.
     own: i64,
 }
 
 impl WeightedResource<'_> {
-    /// What would be taken with the pod, and of how much; none where the node has nothing of it.
+    /// The used amount with the pod, and the allocatable amount; none if the node has none of the resource.
     #[inline(always)]
     fn with_pod(&self, node: NodeIndex) -> Option<(i64, i64)> {
         let allocatable = self.allocatable[node.at()];
-        (allocatable > 0).then(|| (self.taken[node.at()] + self.own, allocatable))
+        (allocatable > 0).then(|| (self.used[node.at()] + self.own, allocatable))
     }
 }
 
 impl Allocation {
-    /// Devices and the like that the pod does not ask for are no matter.
+    /// Extended resources that the pod does not request are not scored.
     fn weighted_resources<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[WeightedResource<'a>; 2]> {
         let own = |resource: ResourceId| match resource {
             ResourceId::CPU => class.usage.scored_before.cpu_milli,
             ResourceId::MEMORY => class.usage.scored_before.memory_bytes,
             _ => class.usage.requested(resource),
         };
-        let asked = self.resources.iter().map(|(resource, weight)| (*resource, *weight, own(*resource)));
-        let matters = asked.filter(|(resource, _, own)| *own > 0 || resource.is_builtin());
-        let matter = |(resource, weight, own)| WeightedResource {
+        let all = self.resources.iter().map(|(resource, weight)| (*resource, *weight, own(*resource)));
+        let scored = all.filter(|(resource, _, own)| *own > 0 || resource.is_builtin());
+        let weighted = |(resource, weight, own)| WeightedResource {
             allocatable: &cluster.column(resource).allocatable,
-            taken: cluster.scored(resource),
+            used: cluster.scored(resource),
             weight,
             own,
         };
-        matters.map(matter).collect()
+        scored.map(weighted).collect()
     }
 }
 
 fn add_means(
-    matters: &[WeightedResource<'_>],
+    resources: &[WeightedResource<'_>],
     nodes: NodeRefs<'_>,
     weight: i64,
     sums: &mut [i64],
     points: impl Fn(i64, i64) -> i64 + Copy,
 ) {
     let each = nodes.nodes.iter().zip(sums);
-    // Nearly always these are CPU and memory.
-    if let [one, other] = *matters {
+    // Nearly always CPU and memory.
+    if let [one, other] = *resources {
         each.for_each(|(node, sum)| *sum += weight * mean(&[one, other], *node, points));
     } else {
-        each.for_each(|(node, sum)| *sum += weight * mean(matters, *node, points));
+        each.for_each(|(node, sum)| *sum += weight * mean(resources, *node, points));
     }
 }
 
-/// The weighted mean of the points for what is used of how much.
+/// The weighted mean of the points for used and allocatable amounts.
 #[inline(always)]
-fn mean(matters: &[WeightedResource<'_>], node: NodeIndex, points: impl Fn(i64, i64) -> i64) -> i64 {
+fn mean(resources: &[WeightedResource<'_>], node: NodeIndex, points: impl Fn(i64, i64) -> i64) -> i64 {
     let (mut sum, mut weights) = (0, 0);
-    for matter in matters {
-        if let Some((used, allocatable)) = matter.with_pod(node) {
-            sum += points(used, allocatable) * matter.weight;
-            weights += matter.weight;
+    for resource in resources {
+        if let Some((used, allocatable)) = resource.with_pod(node) {
+            sum += points(used, allocatable) * resource.weight;
+            weights += resource.weight;
         }
     }
     if weights == 0 { 0 } else { sum / weights }
 }
 
-/// The same along a line. It may give nothing: such a resource has no say at all.
-fn mean_on_line(matters: &[WeightedResource<'_>], node: NodeIndex, line: &[(i64, i64)]) -> i64 {
+/// The same along a curve. A resource with 0 points is left out of the mean.
+fn mean_on_line(resources: &[WeightedResource<'_>], node: NodeIndex, line: &[(i64, i64)]) -> i64 {
     let (mut sum, mut weights) = (0, 0);
-    for matter in matters {
-        let height = matter.with_pod(node).map_or(0, |(taken, of)| on_line(line, used(taken, of)));
+    for resource in resources {
+        let height = resource.with_pod(node).map_or(0, |(used_amount, of)| on_line(line, used(used_amount, of)));
         if height > 0 {
-            sum += height * matter.weight;
-            weights += matter.weight;
+            sum += height * resource.weight;
+            weights += resource.weight;
         }
     }
     if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
 }
 
-/// The percentage that is left.
+/// The free percentage.
 #[inline]
 fn left(used: i64, allocatable: i64) -> i64 {
     if used > allocatable { 0 } else { share(allocatable - used, allocatable) }
 }
 
-/// The percentage that is used.
+/// The used percentage.
 #[inline]
 fn used(used: i64, allocatable: i64) -> i64 {
     share(used.min(allocatable), allocatable)
 }
 
-/// The height of the line at `percent`: straight between its points, level beyond them.
+/// The height of the curve at `percent`: linear between its points, constant beyond them.
 fn on_line(points: &[(i64, i64)], percent: i64) -> i64 {
     let next = points.partition_point(|(at, _)| *at < percent);
     let before = next.checked_sub(1).map(|before| points[before]);

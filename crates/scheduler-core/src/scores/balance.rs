@@ -1,4 +1,4 @@
-//! Better where the pod brings the used shares of the node's resources closer together.
+//! Prefers nodes where the pod brings the used shares of the resources closer together.
 
 use smallvec::SmallVec;
 
@@ -26,7 +26,7 @@ impl Score for BalancedAllocation {
         ReadSet::fields(PodSpecFields::USAGE)
     }
 
-    /// Pods that request none of the resources have no say.
+    /// It does not apply to pods that request none of the resources.
     fn applies(&self, class: &Class) -> bool {
         self.resources.iter().any(|resource| class.usage.requested(*resource) > 0)
     }
@@ -38,12 +38,13 @@ impl Score for BalancedAllocation {
     }
 
     fn add_weighted(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
-        let matters = self.balanced_resources(class, nodes.cluster);
+        let resources = self.balanced_resources(class, nodes.cluster);
         let each = nodes.nodes.iter().zip(sums);
-        let several =
-            |node: NodeIndex| balance_score(&matters.iter().filter_map(|one| one.shares(node)).collect::<UsedShares>());
-        // Nearly always these are CPU and memory.
-        if let [one, other] = *matters {
+        let several = |node: NodeIndex| {
+            balance_score(&resources.iter().filter_map(|one| one.shares(node)).collect::<UsedShares>())
+        };
+        // Nearly always CPU and memory.
+        if let [one, other] = *resources {
             each.for_each(|(node, sum)| {
                 let points = match (one.shares(*node), other.shares(*node)) {
                     (Some(one), Some(other)) => balance_score(&[one, other]),
@@ -57,14 +58,14 @@ impl Score for BalancedAllocation {
     }
 }
 
-/// A resource that has a say for a class.
+/// A resource that is scored for a class.
 #[derive(Clone, Copy)]
 struct BalancedResource<'a> {
-    /// What each node has of it.
+    /// The allocatable amount on each node.
     allocatable: &'a [i64],
-    /// What pods have requested of it on each node.
+    /// The requested amount on each node.
     requested: &'a [i64],
-    /// What a pod of the class takes of it.
+    /// The amount that a pod of the class uses.
     own: i64,
 }
 
@@ -72,26 +73,26 @@ struct BalancedResource<'a> {
 type UsedShares = SmallVec<[(f64, f64); 4]>;
 
 impl BalancedResource<'_> {
-    /// The used share of a node that has something of it, with the pod and without it.
+    /// The used share of a node that has some of the resource, with the pod and without it.
     #[inline(always)]
     fn shares(&self, node: NodeIndex) -> Option<(f64, f64)> {
-        let (allocatable, taken) = (self.allocatable[node.at()], self.requested[node.at()]);
+        let (allocatable, used) = (self.allocatable[node.at()], self.requested[node.at()]);
         let whole = allocatable as f64;
-        // Not `min`, which looks for what is no number.
+        // Not `min`, which also checks for NaN.
         let at_most_all = |share: f64| if share < 1.0 { share } else { 1.0 };
-        let share = |used: i64| at_most_all(used as f64 / whole);
-        (allocatable > 0).then(|| (share(taken + self.own), share(taken)))
+        let share = |amount: i64| at_most_all(amount as f64 / whole);
+        (allocatable > 0).then(|| (share(used + self.own), share(used)))
     }
 }
 
 impl BalancedAllocation {
     fn balanced_resources<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[BalancedResource<'a>; 4]> {
-        let own = self.resources.iter().map(|resource| (*resource, class.usage.requested(*resource)));
-        let matters = own.filter(|(resource, own)| *own > 0 || resource.is_builtin());
-        let matter = |(ResourceColumn { allocatable, requested, .. }, own): (&'a ResourceColumn, i64)| {
+        let all = self.resources.iter().map(|resource| (*resource, class.usage.requested(*resource)));
+        let scored = all.filter(|(resource, own)| *own > 0 || resource.is_builtin());
+        let balanced = |(ResourceColumn { allocatable, requested, .. }, own): (&'a ResourceColumn, i64)| {
             BalancedResource { allocatable, requested, own }
         };
-        matters.map(|(resource, own)| matter((cluster.column(resource), own))).collect()
+        scored.map(|(resource, own)| balanced((cluster.column(resource), own))).collect()
     }
 }
 
@@ -102,12 +103,12 @@ fn balance_score(shares: &[(f64, f64)]) -> i64 {
         [one, other] => ((one.0 - other.0).abs() / 2.0, (one.1 - other.1).abs() / 2.0),
         more => (deviation(more.iter().map(|share| share.0)), deviation(more.iter().map(|share| share.1))),
     };
-    // All points where all shares are equal.
+    // The maximum if all shares are equal.
     let balance = |deviation: f64| ((1.0 - deviation) * MAX_SCORE as f64) as i64;
     MAX_SCORE / 2 + (MAX_SCORE / 2 + balance(with) - balance(without)) / 2
 }
 
-/// How far the shares are from their mean.
+/// The standard deviation of the shares.
 fn deviation(shares: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
     let count = shares.len() as f64;
     let mean = shares.clone().sum::<f64>() / count;

@@ -1,5 +1,5 @@
-//! Better where the pod's images lie already, large ones more than small ones. An image counts by the share of nodes
-//! that have it, so that the one node that has it does not draw all pods.
+//! Prefers nodes that already have the pod's images, large ones more than small ones. An image counts by the share of
+//! nodes that have it, so that a single node with it does not attract all pods.
 
 use super::{AllNodes, MAX_SCORE, Score};
 use crate::classes::Class;
@@ -10,9 +10,9 @@ use crate::reads::{PodSpecFields, ReadSet};
 #[derive(Debug)]
 pub(crate) struct ImageLocality;
 
-/// Below this, pulling is not worth mentioning.
+/// Smaller sums count as 0.
 const MIN_BYTES: i64 = 23 << 20;
-/// Beyond this for each image, more makes no difference.
+/// Larger sums per image make no difference.
 const MAX_BYTES_PER_IMAGE: i64 = 1000 << 20;
 
 impl Score for ImageLocality {
@@ -37,12 +37,12 @@ impl Score for ImageLocality {
             return 0;
         }
         let nodes_count = node.cluster.present_count() as f64;
-        let spared = |image: &_| {
+        let present_bytes = |image: &_| {
             let bytes = node.info().image_bytes(*image)?;
             Some((bytes as f64 * (f64::from(node.cluster.nodes_with_image(*image)) / nodes_count)) as i64)
         };
         let most = MAX_BYTES_PER_IMAGE * class.images.len() as i64;
-        let bytes = class.images.iter().filter_map(spared).fold(0, i64::saturating_add).clamp(MIN_BYTES, most);
+        let bytes = class.images.iter().filter_map(present_bytes).fold(0, i64::saturating_add).clamp(MIN_BYTES, most);
         MAX_SCORE * (bytes - MIN_BYTES) / (most - MIN_BYTES)
     }
 
@@ -52,7 +52,7 @@ impl Score for ImageLocality {
         }
     }
 
-    /// On how many of how many nodes each image lies; always the same while it lies on none.
+    /// How many of all nodes have each image; constant while none has any.
     fn external_version(&self, class: &Class, nodes: AllNodes<'_>) -> u64 {
         let counts = class.images.iter().map(|image| u64::from(nodes.0.nodes_with_image(*image)));
         let mixed = counts.fold(0, |mixed: u64, count| mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(count));

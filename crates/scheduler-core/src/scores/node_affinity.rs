@@ -1,4 +1,4 @@
-//! Better where more of the preferred terms of node affinity match, by their weights.
+//! Prefers nodes that match more of the preferred terms of node affinity, by their weights.
 
 use super::{Score, ScoreNormalization};
 use crate::classes::{Class, Term};
@@ -35,7 +35,7 @@ impl Score for PreferredNodes {
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
         let terms = class.preferred.iter().chain(&self.added);
-        let liked = terms.filter(|(_, term)| term_matches(term, node.info(), node.cluster));
-        liked.map(|(weight, _)| i64::from(*weight)).sum()
+        let matching = terms.filter(|(_, term)| term_matches(term, node.info(), node.cluster));
+        matching.map(|(weight, _)| i64::from(*weight)).sum()
     }
 }

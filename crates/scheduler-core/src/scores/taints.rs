@@ -1,4 +1,4 @@
-//! Better where fewer soft taints are untolerated.
+//! Prefers nodes with fewer untolerated soft taints.
 
 use super::{Score, ScoreNormalization};
 use crate::classes::Class;

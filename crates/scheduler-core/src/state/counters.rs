@@ -1,4 +1,4 @@
-//! What is counted: how many wait where, how often a unit was tried, how much the core knows.
+//! Metrics: how many units wait in each sub-queue, how often a unit was tried, the number of nodes and pods.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use crate::queue::UnitId;
 use crate::queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
 
 impl Core {
-    /// How many units and pods stand in this part of the queue.
-    pub fn sub_queue_counts(&self, line: SubQueue) -> SubQueueCounts {
-        let mut standing = self.queue.counts.of(line);
-        if line == SubQueue::Gated {
+    /// The number of units and pods in a sub-queue.
+    pub fn sub_queue_counts(&self, sub_queue: SubQueue) -> SubQueueCounts {
+        let mut counts = self.queue.counts.of(sub_queue);
+        if sub_queue == SubQueue::Gated {
             // Pods with gates of their own are in no unit yet.
-            standing.pods += self.gated_count;
+            counts.pods += self.gated_count;
         }
-        standing
+        counts
     }
 
-    /// Who came into which part of the queue since this was last asked, and by what.
+    /// What entered which sub-queue by which event since the last call.
     pub fn take_incoming(&mut self) -> BTreeMap<(SubQueue, QueueEvent), IncomingCounts> {
         self.queue.counts.take_incoming()
     }
 
-    /// How many units were found to fit since this was last asked, by [`Core::explain`] or [`Core::advise`], while they
-    /// waited for a change: each is a wake-up that was missed. They are decided next.
+    /// How many waiting units were found to fit since the last call, by [`Core::explain`] or
+    /// [`Core::find_remedies`]. Each is a missed wake-up. They are decided next.
     pub fn take_missed_wakeups(&mut self) -> u64 {
         std::mem::take(&mut self.missed_wakeups_count)
     }
@@ -39,7 +39,7 @@ impl Core {
         self.missed_wakeups_count += u64::from(self.queue.force_activate(unit));
     }
 
-    /// How often the unit was tried until it was last placed, or so far; 0 for one that is not known.
+    /// How often the unit was tried until it was last placed, or so far; 0 if it is not tracked.
     pub fn tries_count(&self, unit: &Unit) -> u32 {
         let id = match unit {
             Unit::Pod(key) => self.pods.find(key).map(UnitId::Pod),
@@ -48,7 +48,7 @@ impl Core {
         id.map_or(0, |id| self.queue.tries_count(id))
     }
 
-    /// The `schedulerName` by which a unit is placed, while pods of it wait; that of a single pod also while it is bound.
+    /// The `schedulerName` of a unit while its pods are pending; of a single pod also while it is assumed.
     pub fn scheduler_name(&self, unit: &Unit) -> Option<&str> {
         let class = match unit {
             Unit::Pod(key) => self.pods.get(self.pods.find(key)?).class?,
@@ -57,12 +57,12 @@ impl Core {
         self.classes.scheduler_name(class)
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes_count(&self) -> usize {
         self.cluster.present_count()
     }
 
-    /// How many pods the core keeps account of: those that wait and those on nodes.
+    /// The number of tracked pods: pending pods and pods on nodes.
     pub fn pods_count(&self) -> usize {
         self.pods.len()
     }

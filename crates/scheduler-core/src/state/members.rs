@@ -1,4 +1,4 @@
-//! Which pods belong to their group, and how the group stands after one came or went.
+//! Which pods are members of their group, and what a change of them does to the group.
 
 use std::cmp::Reverse;
 
@@ -12,14 +12,14 @@ use crate::pods::{ExclusionReason, ObservedStage, PodId, Stage};
 use crate::queue::{IncompleteReason, UnitId};
 use crate::refusal::{Refusal, RefusalCause};
 
-/// How the pods of a group changed.
+/// How the members of a group changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MembershipChange {
     /// In a way that may let the group fit.
     Other,
-    /// Fewer pods wait. That helps the others only where a large one was in their way.
+    /// Fewer pods are pending. That helps the others only if a large one was in their way.
     Fewer,
-    /// One more pod of a class waits.
+    /// One more pod of a class is pending.
     More(ClassId),
 }
 
@@ -27,7 +27,7 @@ impl Core {
     pub(super) fn update_group(&mut self, view: &PodGroupView) {
         let id = self.groups.find_or_add(&view.metadata.key());
         let parent = view.spec.parent_composite_pod_group_name.as_deref();
-        let terms = GroupSpec {
+        let spec = GroupSpec {
             min_count: view.min_count().map(|count| usize::try_from(count).unwrap_or(0).max(1)),
             expected_count: view.expected_count().and_then(Result::ok),
             topology: view.topology_key().map(|key| self.cluster.topology_of(key)),
@@ -39,25 +39,26 @@ impl Core {
             parent: parent.map(|name| ObjectKey::new(view.metadata.namespace.as_str(), name)),
         };
         let group = self.groups.get_mut(id);
-        // Conditions are written by our own shell; but for having been satisfied once they change nothing here.
-        if group.spec.as_ref() == Some(&terms) {
+        // Our own shell writes the conditions. Apart from the first quorum they change nothing here.
+        if group.spec.as_ref() == Some(&spec) {
             return;
         }
-        group.order.priority = Reverse(terms.priority);
-        let of_whom = |terms: &GroupSpec| (terms.owner.clone(), terms.priority);
-        let judged_anew = group.spec.as_ref().map(of_whom) != Some(of_whom(&terms));
-        let is_news = terms.reached_min_count && !group.spec.as_ref().is_some_and(|before| before.reached_min_count);
-        // Members may have ended so soon that they were never seen bound at once.
-        group.had_quorum |= is_news && !group.placed.is_empty();
-        group.parent_obstacle = self.composites.obstacle(terms.parent.as_ref());
-        if terms.parent.is_some() {
+        group.order.priority = Reverse(spec.priority);
+        let membership_terms = |spec: &GroupSpec| (spec.owner.clone(), spec.priority);
+        let must_reevaluate = group.spec.as_ref().map(membership_terms) != Some(membership_terms(&spec));
+        let just_reached =
+            spec.reached_min_count && !group.spec.as_ref().is_some_and(|before| before.reached_min_count);
+        // Members may have ended so soon that they were never observed bound at once.
+        group.had_quorum |= just_reached && !group.placed.is_empty();
+        group.parent_obstacle = self.composites.obstacle(spec.parent.as_ref());
+        if spec.parent.is_some() {
             self.composites.children.insert(id);
         } else {
             self.composites.children.remove(&id);
         }
-        group.spec = Some(terms);
+        group.spec = Some(spec);
         group.note_quorum();
-        if judged_anew {
+        if must_reevaluate {
             self.reevaluate_members(id);
         }
         self.requeue_group(id, MembershipChange::Other);
@@ -74,11 +75,11 @@ impl Core {
         self.drop_group_if_empty(id);
     }
 
-    /// CompositePodGroups came, went or changed: groups below them may have to wait, or no longer.
+    /// CompositePodGroups were added, removed or changed: groups below them may have to wait, or no longer have to.
     pub(super) fn update_parent_obstacles(&mut self) {
         for id in self.composites.children.clone() {
             let group = self.groups.get_mut(id);
-            let obstacle = self.composites.obstacle(group.spec.as_ref().and_then(|terms| terms.parent.as_ref()));
+            let obstacle = self.composites.obstacle(group.spec.as_ref().and_then(|spec| spec.parent.as_ref()));
             if group.parent_obstacle != obstacle {
                 group.parent_obstacle = obstacle;
                 self.requeue_group(id, MembershipChange::Other);
@@ -96,7 +97,7 @@ impl Core {
         }
     }
 
-    /// Who belongs to the group may be others than before: its owner or its priority is another.
+    /// Evaluates the membership of all pods again, because the group's owner or priority changed.
     fn reevaluate_members(&mut self, group: GroupId) {
         for id in self.groups.get(group).members.clone() {
             match self.pods.get(id).stage {
@@ -121,33 +122,33 @@ impl Core {
         }
     }
 
-    /// Where a pod stands while it has no node.
+    /// The stage of a pod while it has no node.
     pub(super) fn stage_unbound(&self, id: PodId) -> Stage {
         match self.pods.get(id).observed_unbound {
-            ObservedStage::Excluded(why) => Stage::Excluded(why),
+            ObservedStage::Excluded(reason) => Stage::Excluded(reason),
             _ => self.excluded_by_group(id).map_or(Stage::Pending, Stage::Excluded),
         }
     }
 
-    /// Why the pod's group does not take it, if so.
+    /// Why the pod is not a member of its group, if it is not.
     fn excluded_by_group(&self, id: PodId) -> Option<ExclusionReason> {
         let pod = self.pods.get(id);
-        let terms = self.groups.get(pod.group?).spec.as_ref()?;
+        let spec = self.groups.get(pod.group?).spec.as_ref()?;
         let by_priority = self.config.priority_mismatch == PriorityMismatch::Refused;
-        terms.exclude(pod.owner.as_deref(), pod.priority, by_priority)
+        spec.exclude(pod.owner.as_deref(), pod.priority, by_priority)
     }
 
-    pub(super) fn restage_member(&mut self, group_id: GroupId, id: PodId, seen: u64, before: Stage, next: Stage) {
+    pub(super) fn restage_member(&mut self, group_id: GroupId, id: PodId, arrival: u64, before: Stage, next: Stage) {
         let pod = self.pods.get(id);
-        let (class, age) = (pod.class, (pod.created(), seen));
-        let is_foreign = self.excluded_by_group(id) == Some(ExclusionReason::OtherOwner);
+        let (class, age) = (pod.class, (pod.created(), arrival));
+        let has_other_owner = self.excluded_by_group(id) == Some(ExclusionReason::OtherOwner);
         let group = self.groups.get_mut(group_id);
         if group.pending.is_empty() && group.placed.is_empty() {
             group.run.reset();
         }
         match before {
             Stage::Pending => {
-                group.pending.remove(class.expect("a pending pod has a class"), seen);
+                group.pending.remove(class.expect("a pending pod has a class"), arrival);
                 group.pending_by_age.remove(&age);
             }
             Stage::Assumed(node) | Stage::Bound(node) if Some(node) != next.node() => {
@@ -155,24 +156,24 @@ impl Core {
             }
             Stage::Assumed(_) | Stage::Bound(_) => {}
             Stage::Succeeded => group.run.forget(id),
-            Stage::Excluded(why) => {
-                if let Some(count) = excluded_count(group, why) {
+            Stage::Excluded(reason) => {
+                if let Some(count) = excluded_count(group, reason) {
                     *count -= 1;
                 }
             }
         }
         match next {
             Stage::Pending => {
-                group.pending.insert(class.expect("a pending pod has a class"), seen, id);
+                group.pending.insert(class.expect("a pending pod has a class"), arrival, id);
                 group.pending_by_age.insert(age);
             }
-            Stage::Assumed(node) | Stage::Bound(node) if Some(node) != before.node() && !is_foreign => {
+            Stage::Assumed(node) | Stage::Bound(node) if Some(node) != before.node() && !has_other_owner => {
                 group.placed.insert(id, node);
             }
             Stage::Assumed(_) | Stage::Bound(_) => {}
             Stage::Succeeded => group.run.add_succeeded(id),
-            Stage::Excluded(why) => {
-                if let Some(count) = excluded_count(group, why) {
+            Stage::Excluded(reason) => {
+                if let Some(count) = excluded_count(group, reason) {
                     *count += 1;
                 }
             }
@@ -191,46 +192,47 @@ impl Core {
         self.requeue_group(group_id, change);
     }
 
-    /// Puts the group where it belongs in the queue, after pods of it came or went.
+    /// Updates the group in the queue after its members changed.
     pub(super) fn requeue_group(&mut self, id: GroupId, change: MembershipChange) {
         self.note_partial(id);
         let group = self.groups.get(id);
-        let (unit, turn) = (UnitId::Group(id), group.queue_order());
+        let (unit, order) = (UnitId::Group(id), group.queue_order());
         match group.readiness() {
             Readiness::NothingPending => self.queue.set_idle(unit),
             Readiness::BlockedByParent => {
                 let is_missing = matches!(group.parent_obstacle, Some(ParentObstacle::Missing(_)));
                 self.queue.set_incomplete(
                     unit,
-                    turn,
+                    order,
                     if is_missing { IncompleteReason::MissingPodGroup } else { IncompleteReason::Unsupported },
                 )
             }
-            Readiness::NoPodGroup => self.queue.set_incomplete(unit, turn, IncompleteReason::MissingPodGroup),
+            Readiness::NoPodGroup => self.queue.set_incomplete(unit, order, IncompleteReason::MissingPodGroup),
             Readiness::Incomplete | Readiness::Gated => {
-                self.queue.set_incomplete(unit, turn, IncompleteReason::MissingPods)
+                self.queue.set_incomplete(unit, order, IncompleteReason::MissingPods)
             }
-            Readiness::Unsupported => self.queue.set_incomplete(unit, turn, IncompleteReason::Unsupported),
+            Readiness::Unsupported => self.queue.set_incomplete(unit, order, IncompleteReason::Unsupported),
             Readiness::Ready => match change {
-                MembershipChange::Other => self.queue.enqueue(unit, turn),
-                MembershipChange::Fewer => self.queue.enqueue_unless_hopeless(unit, turn, None),
-                MembershipChange::More(class) => self.queue.enqueue_unless_hopeless(unit, turn, Some(class)),
+                MembershipChange::Other => self.queue.enqueue(unit, order),
+                MembershipChange::Fewer => self.queue.enqueue_unless_hopeless(unit, order, None),
+                MembershipChange::More(class) => self.queue.enqueue_unless_hopeless(unit, order, Some(class)),
             },
         }
-        self.queue.resize(id, self.groups.get(id).pending.len(), turn);
+        self.queue.resize(id, self.groups.get(id).pending.len(), order);
     }
 
-    /// A pod that its group does not take, and why. Each is told once.
+    /// A pod that is excluded from its group, and why. Each is reported once.
     pub(super) fn next_excluded_pod(&mut self) -> Option<Decision> {
         let pod = loop {
             let pod = self.pods.get(self.unreported_pods.pop_first()?);
-            // A gang waits as a whole for those that cannot be placed.
-            let is_of_gang = |id| self.groups.get(id).spec.as_ref().is_none_or(|terms| terms.min_count.is_some());
-            if pod.stage != Stage::Excluded(ExclusionReason::Unsupported) || !pod.group.is_some_and(is_of_gang) {
+            // A gang with unsupported pods waits as a whole.
+            let is_in_gang = |id| self.groups.get(id).spec.as_ref().is_none_or(|spec| spec.min_count.is_some());
+            if pod.stage != Stage::Excluded(ExclusionReason::Unsupported) || !pod.group.is_some_and(is_in_gang) {
                 break pod;
             }
         };
-        let group = || self.groups.get(pod.group.expect("a group refuses only pods that name it")).key.clone();
+        let group =
+            || self.groups.get(pod.group.expect("only pods that name a group are excluded from it")).key.clone();
         let cause = match pod.stage {
             Stage::Excluded(ExclusionReason::Unsupported) => {
                 RefusalCause::UnsupportedTerms { fields: pod.view.spec.unsupported_fields() }
@@ -244,9 +246,9 @@ impl Core {
     }
 }
 
-/// How many pods are set aside for the same reason. Those that leave are not counted.
-fn excluded_count(group: &mut TrackedGroup, why: ExclusionReason) -> Option<&mut usize> {
-    match why {
+/// The counter of pods excluded for this reason. Deleted pods are not counted.
+fn excluded_count(group: &mut TrackedGroup, reason: ExclusionReason) -> Option<&mut usize> {
+    match reason {
         ExclusionReason::Deleting => None,
         ExclusionReason::Gated => Some(&mut group.excluded.gated_count),
         ExclusionReason::OtherScheduler => Some(&mut group.excluded.other_scheduler_count),

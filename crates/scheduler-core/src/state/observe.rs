@@ -1,4 +1,4 @@
-//! Changes of pods, nodes and PodGroups, and whom they wake.
+//! Changes of pods, nodes and PodGroups, and the units they wake.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::queue::{QueueOrder, UnitId};
 use crate::requests::Usage;
 
 impl Core {
-    /// Takes in one change. Changes may come in any order across kinds: pods before their node or PodGroup.
+    /// Applies one change. Changes of different events may come in any order: pods before their node or PodGroup.
     pub fn observe(&mut self, change: ClusterChange) {
         match change {
             ClusterChange::Pod { new: Some(pod), .. } => self.update_pod(&pod),
@@ -42,29 +42,29 @@ impl Core {
 
     fn update_pod(&mut self, view: &Arc<PodView>) {
         let namesake = self.pods.find_named(&view.metadata.namespace, &view.metadata.name);
-        let known = namesake.filter(|id| self.pods.get(*id).uid() == view.metadata.uid);
+        let existing = namesake.filter(|id| self.pods.get(*id).uid() == view.metadata.uid);
         let profile = self.classes.profile(&view.spec.scheduler_name).map(|profile| &**profile);
-        let sighting = ObservedStage::of(view, profile, self.config.unsupported_terms);
-        if known.is_none() || sighting.is_none() {
-            // It ended, or it was created anew under its name and has nothing of the old one.
+        let observed = ObservedStage::of(view, profile, self.config.unsupported_terms);
+        if existing.is_none() || observed.is_none() {
+            // It has ended, or it was recreated under the same name and shares nothing with the old one.
             self.remove_pod(view);
         }
-        let Some(sighting) = sighting else { return };
-        let id = match known {
+        let Some(observed) = observed else { return };
+        let id = match existing {
             Some(id) => {
                 self.pods.get_mut(id).view = Arc::clone(view);
                 id
             }
             None => self.add_pod(view),
         };
-        match sighting {
+        match observed {
             ObservedStage::Succeeded => self.restage(id, Stage::Succeeded),
             ObservedStage::Bound => {
-                let came = known.is_some() && !matches!(self.pods.get(id).stage, Stage::Bound(_));
+                let became_bound = existing.is_some() && !matches!(self.pods.get(id).stage, Stage::Bound(_));
                 self.update_bound(id, view);
-                self.note_bound(id, view, came);
+                self.note_bound(id, view, became_bound);
             }
-            ObservedStage::Pending | ObservedStage::Excluded(_) => self.update_unbound(id, view, sighting),
+            ObservedStage::Pending | ObservedStage::Excluded(_) => self.update_unbound(id, view, observed),
         }
     }
 
@@ -78,23 +78,23 @@ impl Core {
             let pod = self.pods.get_mut(id);
             pod.owner = view.metadata.controller().map(|owner| group.intern_owner(ControllerRef::of(owner)));
             if group.members.is_empty() {
-                group.order = QueueOrder { created: pod.created(), seen: pod.seen, ..group.order };
+                group.order = QueueOrder { created: pod.created(), arrival: pod.arrival, ..group.order };
             }
-            // A restarted scheduler is shown the pods in the order of their names.
+            // A restarted scheduler observes the pods in the order of their names.
             group.order.created = group.order.created.min(pod.created());
             group.members.insert(id);
         }
         id
     }
 
-    fn update_unbound(&mut self, id: PodId, view: &PodView, sighting: ObservedStage) {
+    fn update_unbound(&mut self, id: PodId, view: &PodView, observed: ObservedStage) {
         let pod = self.pods.get_mut(id);
-        pod.observed_unbound = sighting;
+        pod.observed_unbound = observed;
         if matches!(pod.stage, Stage::Assumed(_)) {
-            // The bind is under way, and this state of the pod is from before it.
+            // The bind is in flight, and this state of the pod is older.
             return;
         }
-        if sighting != ObservedStage::Pending {
+        if observed != ObservedStage::Pending {
             let stage = self.stage_unbound(id);
             return self.restage(id, stage);
         }
@@ -102,13 +102,13 @@ impl Core {
         let class = self.assign_class(id, view);
         let (stage, next) = (self.pods.get(id).stage, self.stage_unbound(id));
         let changed = before != Some(class) || priority != self.pods.get(id).priority;
-        // Conditions change often, mostly by our own hand; that alone is no reason to decide anew.
+        // Conditions change often, mostly because we write them. That alone is no reason to decide again.
         if stage != next {
             self.restage(id, next);
         } else if changed && stage == Stage::Pending {
-            let (unit, turn) = self.unit_of(id);
+            let (unit, order) = self.unit_of(id);
             match unit {
-                UnitId::Pod(_) => self.queue.enqueue(unit, turn),
+                UnitId::Pod(_) => self.queue.enqueue(unit, order),
                 UnitId::Group(group) => self.requeue_group(group, MembershipChange::Other),
             }
         }
@@ -119,13 +119,13 @@ impl Core {
         let usage = Usage::of(&view.spec, &mut self.cluster);
         let pod = self.pods.get_mut(id);
         if *pod.usage != usage {
-            // First seen bound, or resized in place.
-            if let Some(taken_on) = pod.stage.node() {
+            // First observed bound, or resized in place.
+            if let Some(node) = pod.stage.node() {
                 self.remedy_schedule.cluster_changed();
                 let before = std::mem::replace(&mut pod.usage, Arc::new(usage.clone()));
-                self.change_node(taken_on, ClusterEvents::ASSIGNED_POD_DELETE, |cluster| {
-                    cluster.add_pod(taken_on, &usage);
-                    cluster.remove_pod(taken_on, &before);
+                self.change_node(node, ClusterEvents::ASSIGNED_POD_DELETE, |cluster| {
+                    cluster.add_pod(node, &usage);
+                    cluster.remove_pod(node, &before);
                 });
             } else {
                 pod.usage = Arc::new(usage);
@@ -136,21 +136,21 @@ impl Core {
             self.classes.release(class);
         }
         if let Some(group) = self.pods.get(id).group.filter(|_| view.metadata.is_deleting()) {
-            // A member that is on its way out neither counts nor ties the others to its domain.
+            // A terminating member neither counts nor pins the others to its domain.
             if self.groups.get_mut(group).placed.remove(id, node) {
                 self.requeue_group(group, MembershipChange::Other);
             }
         }
     }
 
-    /// Moves a pod from where it stands to where it now belongs, and everything that counts it along.
+    /// Moves a pod to another stage and updates everything that counts it.
     pub(super) fn restage(&mut self, id: PodId, next: Stage) {
         let pod = self.pods.get_mut(id);
         let before = std::mem::replace(&mut pod.stage, next);
         if before == next {
             return;
         }
-        let (group, seen, usage) = (pod.group, pod.seen, Arc::clone(&pod.usage));
+        let (group, arrival, usage) = (pod.group, pod.arrival, Arc::clone(&pod.usage));
         if before.node() != next.node() {
             self.remedy_schedule.cluster_changed();
             if let Some(node) = next.node() {
@@ -175,32 +175,32 @@ impl Core {
             self.unreported_pods.remove(&id);
         }
         match group {
-            Some(group) => self.restage_member(group, id, seen, before, next),
+            Some(group) => self.restage_member(group, id, arrival, before, next),
             None if next == Stage::Pending => {
-                let (unit, turn) = self.unit_of(id);
-                self.queue.enqueue(unit, turn);
+                let (unit, order) = self.unit_of(id);
+                self.queue.enqueue(unit, order);
             }
             None if matches!(next, Stage::Bound(_)) => self.queue.remove(UnitId::Pod(id)),
             None => self.queue.set_idle(UnitId::Pod(id)),
         }
     }
 
-    /// Interns the pod's class and lets go of the one it had.
+    /// Interns the pod's class and releases its previous one.
     fn assign_class(&mut self, id: PodId, view: &PodView) -> ClassId {
         let class = self.classes.class_of(view, &mut self.cluster);
-        let held = self.classes.acquire(class);
-        let usage = Arc::clone(&self.classes.get(held).expect("a held class is kept").usage);
+        let acquired = self.classes.acquire(class);
+        let usage = Arc::clone(&self.classes.get(acquired).expect("an acquired class exists").usage);
         let pod = self.pods.get_mut(id);
         pod.usage = usage;
-        if let Some(before) = pod.class.replace(held) {
+        if let Some(before) = pod.class.replace(acquired) {
             if let Some(group) = pod.group.filter(|_| pod.stage == Stage::Pending) {
                 let pending = &mut self.groups.get_mut(group).pending;
-                pending.remove(before, pod.seen);
-                pending.insert(held, pod.seen, id);
+                pending.remove(before, pod.arrival);
+                pending.insert(acquired, pod.arrival, id);
             }
             self.classes.release(before);
         }
-        held
+        acquired
     }
 
     fn remove_pod(&mut self, view: &PodView) {
@@ -222,7 +222,7 @@ impl Core {
     fn update_node(&mut self, view: &NodeView) {
         let before = self.capacity_snapshot(self.cluster.find(&view.metadata.name), ClusterEvents::ANY);
         let change = self.cluster.set_node(view);
-        let node = self.cluster.find(&view.metadata.name).expect("a node that was seen has an index");
+        let node = self.cluster.find(&view.metadata.name).expect("an observed node has an index");
         self.wake(node, &before, change.events);
         if !change.events.is_empty() {
             self.remedy_schedule.cluster_changed();
@@ -239,10 +239,10 @@ impl Core {
         }
     }
 
-    /// Changes what is taken from a node, and wakes the units for which that made room.
-    fn change_node(&mut self, node: NodeIndex, kinds: ClusterEvents, change: impl FnOnce(&mut Cluster)) {
-        let before = self.capacity_snapshot(Some(node), kinds);
+    /// Changes the usage of a node, and wakes the units that this freed capacity for.
+    fn change_node(&mut self, node: NodeIndex, events: ClusterEvents, change: impl FnOnce(&mut Cluster)) {
+        let before = self.capacity_snapshot(Some(node), events);
         change(&mut self.cluster);
-        self.wake(node, &before, kinds);
+        self.wake(node, &before, events);
     }
 }

@@ -1,9 +1,9 @@
-//! Gangs that have some of their pods placed and did not have as many as they need since they started, as after a crash
-//! between two binds.
+//! Half-placed gangs: some of their pods are placed, and they have not had their quorum since they started, as after
+//! a crash between two binds.
 //!
-//! They are completed if that can be. If it cannot, their pods are released after a while: what they hold is of no use to
-//! them, and may be what another gang lacks. Only pods that somebody manages, and so makes anew, are released. Binds under
-//! way are waited for while they make progress, and no longer.
+//! The core tries to complete them. If that is impossible, their pods are released after a pause: the capacity is of
+//! no use to them and may be what another gang lacks. Only pods with a controller, which recreates them, are
+//! released. The release waits for binds in flight while they make progress.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
 use crate::groups::GroupId;
 use crate::pods::{PodId, Stage};
 
-/// How often a release that waits for binds under way looks whether they have ended.
+/// How often a release that waits for binds in flight checks them.
 const BINDS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long it waits while none of them ends. The server answers or is asked again in half that time.
+/// How long it waits while none of them completes. The server responds, or is read again, in half that time.
 const MAX_BINDS_WAIT: Duration = Duration::from_secs(30);
 
-/// Binds of a gang that its release waits for.
+/// Binds in flight of a gang that is to be released.
 #[derive(Debug)]
 pub(super) struct PendingBinds {
     count: usize,
-    /// Since when they are so many.
+    /// Since when there are so many.
     since: Timestamp,
 }
 
 impl Core {
-    /// Takes note of whether the group is half placed.
+    /// Records whether the group is half placed.
     pub(super) fn note_partial(&mut self, id: GroupId) {
         if self.config.release_after.is_none() {
             return;
         }
         let group = self.groups.get(id);
-        let may_be_released = !self.config.release_only_ours || group.spec.as_ref().is_some_and(|terms| terms.is_ours);
+        let may_be_released = !self.config.release_only_ours || group.spec.as_ref().is_some_and(|spec| spec.is_ours);
         if may_be_released && group.is_half_placed() {
             self.half_placed_gangs.set(id);
         } else {
@@ -44,13 +44,13 @@ impl Core {
         }
     }
 
-    /// The group is no more.
+    /// Removes all records of the group.
     pub(super) fn forget_partial(&mut self, id: GroupId) {
         self.half_placed_gangs.clear(id);
         self.pending_binds.remove(&id);
     }
 
-    /// Whether binds of the group are under way and worth waiting for.
+    /// Whether binds of the group are in flight and worth waiting for.
     fn waits_for_binds(&mut self, id: GroupId, now: Timestamp) -> bool {
         let is_assumed = |pod: &PodId| matches!(self.pods.get(*pod).stage, Stage::Assumed(_));
         let count = self.groups.get(id).placed.pods().filter(is_assumed).count();
@@ -79,7 +79,7 @@ impl Core {
                 continue;
             }
             let group = self.groups.get(id);
-            // A pod that nobody manages would be lost for good.
+            // A pod without a controller would be lost for good.
             if group.placed.pods().any(|pod| self.pods.get(pod).owner.is_none()) {
                 self.half_placed_gangs.set_at(id, now + pause);
                 continue;
@@ -87,24 +87,25 @@ impl Core {
             let pods = group.placed.pods().map(|pod| self.pods.get(pod).pod_ref()).collect();
             let min_count = group.quorum().unwrap_or(1);
             let unit = Unit::Group(group.key.clone());
-            // Should the pods stay, they are asked to go once more.
+            // If the pods are not deleted, they are released once more.
             self.half_placed_gangs.set_at(id, now + pause);
-            let verdict = DecisionAction::Release(Release { pods, reason: ReleaseReason::HalfBound { min_count } });
-            return Some(Decision { unit, action: verdict, domain: None, unplaced: None });
+            let action = DecisionAction::Release(Release { pods, reason: ReleaseReason::HalfBound { min_count } });
+            return Some(Decision { unit, action, domain: None, unplaced: None });
         }
         None
     }
 
-    /// Whether members that run show that the gang was whole before this core saw it. A gang starts once all that it needs
-    /// exist. Where fewer are left of those that existed when the first one started, others are gone that did; of one that
-    /// was left half bound they still wait.
+    /// Whether running members show that the gang had its quorum before this core observed it. A gang starts once its
+    /// whole quorum exists. If fewer than the quorum are left of the members that existed when the first one started,
+    /// others started and are gone. In a half-bound gang the others are still pending.
     fn had_quorum_before(&self, id: GroupId) -> bool {
         let group = self.groups.get(id);
         let started = group.placed.pods().filter_map(|pod| self.pods.get(pod).view.status.start_time).min();
         let (false, Some(started), Some(quorum)) = (group.start_observed, started, group.quorum()) else {
             return false;
         };
-        let waited = group.pending_by_age.range(..=(CompactTimestamp::from(Some(started)), u64::MAX)).count();
-        group.placed_count() + waited < quorum
+        let pending_since_start =
+            group.pending_by_age.range(..=(CompactTimestamp::from(Some(started)), u64::MAX)).count();
+        group.placed_count() + pending_since_start < quorum
     }
 }

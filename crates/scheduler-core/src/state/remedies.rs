@@ -1,9 +1,9 @@
-//! Ways out for groups that wait: when they are due, and who is named in them.
+//! Remedies for waiting groups: when a search is due, and how blockers are named.
 //!
-//! They are looked for apart from decisions, when the shell has time for it: after the first refusal of a group, and then
-//! at most once in a while however often it is refused. A refusal also goes stale by itself: a group comes back only when
-//! there is more room, and nobody tells it that there is less. So those who were told are told anew, one after another,
-//! once something has changed.
+//! Searches run apart from decisions, when the shell has time: after the first refusal of a group, and then at most
+//! once per interval however often it is refused. A refusal also becomes outdated by itself: a group is queued again
+//! only when capacity grows, not when it shrinks. So, once something has changed, reported groups are searched and
+//! reported again, one after another.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,37 +25,37 @@ use crate::remedy_search::{self, BlockerPlan, RemedyCandidates, RemedyRequest, R
 use crate::search::SearchBudget;
 use crate::timers::Timers;
 
-/// Of how many pods on nodes it is asked whether their leaving would help. A pass over them takes a few milliseconds.
+/// How many pods on nodes are considered as blockers. A pass over them takes a few milliseconds.
 const MAX_PODS_EXAMINED: usize = 50_000;
 
-/// How often one of the groups that were not refused again is told anew. There may be thousands of them, and each takes
-/// some milliseconds in a large cluster.
+/// How often one of the groups that were not refused again is refreshed. There may be thousands of them, and each
+/// takes some milliseconds in a large cluster.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// For whom ways out are to be looked for.
+/// For which units a search is due.
 #[derive(Debug, Default)]
 pub(super) struct RemedySchedule {
-    /// When that was last done, for groups that exist.
+    /// The last search of each existing group.
     last: FxHashMap<UnitId, LastSearch>,
     due: Timers<UnitId>,
-    /// Those who were told, and have not been found to wait no more since.
+    /// Reported groups that, as far as is known, still wait.
     by_age: BTreeSet<(LastSearch, UnitId)>,
-    /// Changes of what is on the nodes so far.
+    /// The number of changes of pods and nodes so far.
     changes_count: u64,
-    /// When somebody was last told anew without having been refused again.
+    /// When a group was last refreshed without having been refused again.
     refreshed_at: Option<Timestamp>,
 }
 
-/// When a group was told.
+/// When a group was last searched and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LastSearch {
-    /// How many changes there had been.
+    /// The number of changes at that time.
     changes_count: u64,
     at: Timestamp,
 }
 
 impl RemedySchedule {
-    /// The unit was refused. True if ways out are due at once.
+    /// The unit was refused. Returns true if a search is due at once.
     fn schedule(&mut self, unit: UnitId, now: Timestamp, pause: Duration) -> bool {
         let at = self.last.get(&unit).map_or(now, |last| saturating_add(last.at, pause).max(now));
         self.due.set_at(unit, at);
@@ -74,100 +74,100 @@ impl RemedySchedule {
         Some(unit)
     }
 
-    /// When somebody is to be told anew because something has changed since.
+    /// When the next group is to be refreshed because something has changed since its report.
     fn stale_at(&self, pause: Duration) -> Option<Timestamp> {
-        // Whoever was told first has seen the fewest changes.
-        let (told, _) = self.by_age.first().filter(|(told, _)| told.changes_count != self.changes_count)?;
-        let not_before = self.refreshed_at.map_or(told.at, |renewed| renewed + REFRESH_INTERVAL);
-        Some(saturating_add(told.at, pause).max(not_before))
+        // The oldest report has the fewest changes.
+        let (oldest, _) = self.by_age.first().filter(|(oldest, _)| oldest.changes_count != self.changes_count)?;
+        let not_before = self.refreshed_at.map_or(oldest.at, |refreshed| refreshed + REFRESH_INTERVAL);
+        Some(saturating_add(oldest.at, pause).max(not_before))
     }
 
     fn next_at(&self, pause: Duration) -> Option<Timestamp> {
         self.due.next_at().into_iter().chain(self.stale_at(pause)).min()
     }
 
-    /// The unit is told now.
+    /// Records a search for the unit.
     fn record_search(&mut self, unit: UnitId, now: Timestamp) {
-        let told = LastSearch { changes_count: self.changes_count, at: now };
-        if let Some(before) = self.last.insert(unit, told)
+        let search = LastSearch { changes_count: self.changes_count, at: now };
+        if let Some(before) = self.last.insert(unit, search)
             && !self.by_age.remove(&(before, unit))
         {
-            // It came from there, and was not refused again.
+            // `next_stale` removed it, so it was not refused again.
             self.refreshed_at = Some(now);
         }
-        self.by_age.insert((told, unit));
+        self.by_age.insert((search, unit));
     }
 
-    /// Something on the nodes is not what it was.
+    /// Pods or nodes have changed.
     pub(super) fn cluster_changed(&mut self) {
         self.changes_count += 1;
     }
 
-    /// The unit is no more.
+    /// Removes the unit.
     pub(super) fn forget(&mut self, unit: UnitId) {
         self.due.clear(unit);
-        if let Some(told) = self.last.remove(&unit) {
-            self.by_age.remove(&(told, unit));
+        if let Some(search) = self.last.remove(&unit) {
+            self.by_age.remove(&(search, unit));
         }
     }
 }
 
 impl Core {
-    /// Looks for ways out for at most so many groups that wait and for which that is due. A refusal that says they are
-    /// [`Advised::Coming`] gets them here, and one that is no longer true is put right. None for a group that finds a
-    /// place by now; it is decided next.
-    pub fn find_remedies(&mut self, now: Timestamp, count_max: usize) -> Vec<(Unit, Option<Refusal>)> {
+    /// Searches for remedies for at most `max_count` waiting groups for which that is due. A refusal with
+    /// [`RemedyStatus::Pending`] gets its remedies here, and an outdated one is replaced. The refusal is none for a
+    /// group that fits by now; it is decided next.
+    pub fn find_remedies(&mut self, now: Timestamp, max_count: usize) -> Vec<(Unit, Option<Refusal>)> {
         let Some(pause) = self.config.remedies_interval else { return Vec::new() };
-        let (mut given, mut running) = (Vec::new(), None);
-        while given.len() < count_max
+        let (mut reports, mut running) = (Vec::new(), None);
+        while reports.len() < max_count
             && let Some(unit) = self.next_for_remedies(now, pause)
         {
-            // Whoever does not wait any more is decided anew, or was placed.
-            let Some(need) = self.demand(unit).filter(|_| self.queue.is_waiting(unit)) else { continue };
+            // A unit that no longer waits is decided again, or was placed.
+            let Some(demand) = self.demand(unit).filter(|_| self.queue.is_waiting(unit)) else { continue };
             self.enforce_reservation_for(unit);
             self.remedy_schedule.record_search(unit, now);
-            let refusal = self.dry_run(&need).map(|refusal| {
+            let refusal = self.dry_run(&demand).map(|refusal| {
                 let running = running.get_or_insert_with(|| self.running_units());
-                let advised = RemedyStatus::Found(self.remedies_for(unit, &need, &refusal, running));
-                Refusal { remedies: advised, ..refusal }
+                let remedies = RemedyStatus::Found(self.remedies_for(unit, &demand, &refusal, running));
+                Refusal { remedies, ..refusal }
             });
             if refusal.is_none() {
                 self.found_to_fit(unit);
             }
-            given.push((need.unit, refusal));
+            reports.push((demand.unit, refusal));
         }
-        given
+        reports
     }
 
     fn next_for_remedies(&mut self, now: Timestamp, pause: Duration) -> Option<UnitId> {
         let due = self.remedy_schedule.next_due(now, pause);
-        // Decisions come first: numbers of those who wait anyway can wait until there are none to make.
+        // Decisions come first: refreshing the numbers of waiting groups can wait.
         due.or_else(|| if self.queue.has_ready() { None } else { self.remedy_schedule.next_stale(now, pause) })
     }
 
-    /// When [`Core::advise`] has something to do.
+    /// When [`Core::find_remedies`] has something to do.
     pub fn remedies_due_at(&self) -> Option<Timestamp> {
         self.config.remedies_interval.and_then(|pause| self.remedy_schedule.next_at(pause))
     }
 
-    /// Takes note of a refusal for which ways out are to be looked for.
+    /// Schedules a search for remedies after a refusal.
     pub(super) fn note_refused(&mut self, unit: UnitId, refusal: &mut Refusal, now: Timestamp) {
-        // Single pods say what kube-scheduler's would; ways out are told to whoever asks.
-        let is_told = matches!(unit, UnitId::Group(_))
+        // Single pods get kube-scheduler's message; their remedies are searched on request.
+        let has_remedies = matches!(unit, UnitId::Group(_))
             && matches!(refusal.cause, RefusalCause::DoesNotFit | RefusalCause::NoDomain { .. });
-        if let Some(pause) = self.config.remedies_interval.filter(|_| is_told)
+        if let Some(pause) = self.config.remedies_interval.filter(|_| has_remedies)
             && self.remedy_schedule.schedule(unit, now, pause)
         {
             refusal.remedies = RemedyStatus::Pending;
         }
     }
 
-    /// Why the unit finds no place now; none if it does. Nothing changes.
+    /// Why the unit does not fit now; none if it does. Changes nothing.
     pub(super) fn dry_run(&mut self, demand: &Demand) -> Option<Refusal> {
         cycle::dry_run(demand, &mut self.cluster, &mut self.classes, SearchBudget::of(self.config.max_search_steps))
     }
 
-    /// Looks for ways out.
+    /// Searches for remedies.
     pub(super) fn remedies_for(
         &mut self,
         unit: UnitId,
@@ -179,60 +179,60 @@ impl Core {
             UnitId::Group(group) => self.groups.get(group).placed.nodes().collect(),
             UnitId::Pod(_) => Vec::new(),
         };
-        let origin = match unit {
+        let root_owner = match unit {
             UnitId::Group(group) => root_owner_of(self.groups.get(group)),
             UnitId::Pod(pod) => RootOwner { kind: "pod".to_owned(), key: self.pods.get(pod).key() },
         };
-        let asked = RemedyRequest {
+        let request = RemedyRequest {
             unit,
             demand,
             refusal,
-            root_owner: &origin,
+            root_owner: &root_owner,
             members_on: &members_on,
             running: &running.units,
         };
-        let steps_max = self.config.max_search_steps;
-        let mut found: RemedyCandidates =
-            remedy_search::search(&asked, &mut self.cluster, &mut self.classes, steps_max);
-        found.report.truncated |= running.truncated && refusal.can_fit_later;
+        let max_steps = self.config.max_search_steps;
+        let mut candidates: RemedyCandidates =
+            remedy_search::search(&request, &mut self.cluster, &mut self.classes, max_steps);
+        candidates.report.truncated |= running.truncated && refusal.can_fit_later;
         if let Some(end) = self.blocking_reservation(&demand.for_all_pending()) {
-            // Room there is: nobody has to leave, and no node has to come.
-            found.report.remedies.retain(|way| !way.is_about_nodes());
-            return found.into_report(Some(end));
+            // There is capacity: no unit has to end, and no node has to be added.
+            candidates.report.remedies.retain(|remedy| !remedy.is_about_nodes());
+            return candidates.into_report(Some(end));
         }
-        let wait = found.blocker_plan.take().map(|plan| self.wait_for(&plan, running));
-        found.into_report(wait)
+        let wait = candidates.blocker_plan.take().map(|plan| self.wait_for(&plan, running));
+        candidates.into_report(wait)
     }
 
-    /// What has pods on nodes.
+    /// The units with pods on nodes.
     pub(super) fn running_units(&self) -> RunningUnits {
-        let mut in_use = RunningUnits { units: Vec::new(), truncated: false };
+        let mut running = RunningUnits { units: Vec::new(), truncated: false };
         let mut by_group: FxHashMap<GroupId, usize> = FxHashMap::default();
-        let mut looked_at = 0;
+        let mut pods_count = 0;
         for (id, pod) in self.pods.with_ids() {
             let Some(node) = pod.stage.node().filter(|node| self.cluster.node(*node).present) else { continue };
-            looked_at += 1;
-            if looked_at > MAX_PODS_EXAMINED {
-                in_use.truncated = true;
+            pods_count += 1;
+            if pods_count > MAX_PODS_EXAMINED {
+                running.truncated = true;
                 break;
             }
             let mut new = |unit| {
-                in_use.units.push(RunningUnit { unit, placed: Vec::new() });
-                in_use.units.len() - 1
+                running.units.push(RunningUnit { unit, placed: Vec::new() });
+                running.units.len() - 1
             };
             let at = match pod.group {
                 Some(group) => *by_group.entry(group).or_insert_with(|| new(UnitId::Group(group))),
                 None => new(UnitId::Pod(id)),
             };
-            in_use.units[at].placed.push((node, Arc::clone(&pod.usage)));
+            running.units[at].placed.push((node, Arc::clone(&pod.usage)));
         }
-        in_use
+        running
     }
 
     fn wait_for(&self, plan: &BlockerPlan, running: &RunningUnits) -> Remedy {
-        let leaving = plan.blockers.iter().map(|at| {
-            let RunningUnit { unit, placed: spots } = &running.units[*at];
-            let pods_count = spots.len();
+        let blockers = plan.blockers.iter().map(|at| {
+            let RunningUnit { unit, placed } = &running.units[*at];
+            let pods_count = placed.len();
             match unit {
                 UnitId::Pod(id) => {
                     let key = self.pods.get(*id).key();
@@ -241,20 +241,20 @@ impl Core {
                 UnitId::Group(id) => group_blocker(self.groups.get(*id), pods_count),
             }
         });
-        Remedy::WaitFor { blockers: leaving.collect(), domain: plan.region.chosen_domain(&self.cluster) }
+        Remedy::WaitFor { blockers: blockers.collect(), domain: plan.region.chosen_domain(&self.cluster) }
     }
 }
 
-/// Everything with pods on nodes.
+/// All units with pods on nodes.
 pub(super) struct RunningUnits {
     units: Vec<RunningUnit>,
-    /// Whether there is more than was looked at.
+    /// Whether there are more than were considered.
     truncated: bool,
 }
 
-/// People know the Job, or whatever else has made the group, rather than the group.
+/// The owner of the group, such as its Job, which users know better than the group.
 fn root_owner_of(group: &TrackedGroup) -> RootOwner {
-    let owner = group.spec.as_ref().and_then(|terms| terms.owner.as_ref());
+    let owner = group.spec.as_ref().and_then(|spec| spec.owner.as_ref());
     let (kind, name) = match owner {
         Some(owner) => (owner.kind.to_lowercase(), &owner.name),
         None => ("podgroup".to_owned(), &group.key.name),

@@ -1,9 +1,10 @@
-//! Keeps room free for a group that was passed over for too long: one group at a time, and only for so long.
+//! Reserves capacity for a starved group: one group at a time, and only for a limited time.
 //!
-//! While it lasts, units whose turn is after that of the group see only what its pods would leave of those nodes. It ends
-//! when the group is placed or gone, and otherwise by itself, so that no mistake about who will leave can block a cluster:
-//! soon where nothing comes free, and at the latest after `hold_for`. The next hold for the same group then comes after a
-//! longer pause, and the next for any group when the [`HoldBudget`] says so.
+//! While the reservation lasts, units behind the group in queue order can use only what its pods would leave of those
+//! nodes. It ends when the group is placed or gone, and otherwise by itself, so that no wrong guess about which pods
+//! will end can block a cluster: soon if nothing becomes free, and at the latest after `max_reservation`. The next
+//! reservation for the same group comes after a longer pause, and the next for any group when the
+//! [`ReservationBudget`](crate::reservation::ReservationBudget) allows it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,40 +21,41 @@ use crate::queue::{QueueOrder, UnitId};
 use crate::remedies::Remedy;
 use crate::reservation;
 
-/// A hold ends when nothing that it waits for has come free for so long.
+/// A reservation ends when nothing that it waits for has become free for so long.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
-/// How often it is looked at what has come free.
+/// How often the free capacity is computed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For whom nodes are held.
+/// The current reservation.
 #[derive(Debug)]
 pub(super) struct ActiveReservation {
     unit: UnitId,
     order: QueueOrder,
-    began: Timestamp,
+    started: Timestamp,
     until: Timestamp,
-    /// What was free at the last look.
+    /// What was free at the last check.
     capacity: ReservedCapacity,
     checked_at: Timestamp,
-    /// The most pods that had their room so far, in thousandths, and since when.
+    /// The most pods that the capacity was free for so far, in thousandths.
     best_pods_milli: i64,
+    /// Since when.
     progress_at: Timestamp,
 }
 
 impl ActiveReservation {
-    /// When it ends by itself, if nothing more comes free.
+    /// When it ends by itself, if nothing more becomes free.
     pub(super) fn ends_at(&self) -> Timestamp {
         saturating_add(self.progress_at, STALLED_AFTER).min(self.until)
     }
 }
 
 impl Core {
-    /// Ends a hold that is over, and begins one for the group that was passed over for too long.
+    /// Ends a reservation that is over, and begins one for a starved group.
     pub(super) fn update_reservation(&mut self, now: Timestamp) {
         self.charge_reservation(now);
-        if let Some(holding) = &self.active_reservation {
-            let unit = holding.unit;
-            if holding.ends_at() > now && self.queue.is_refused(unit) {
+        if let Some(active) = &self.active_reservation {
+            let unit = active.unit;
+            if active.ends_at() > now && self.queue.is_refused(unit) {
                 return;
             }
             self.end_reservation(now);
@@ -66,85 +68,84 @@ impl Core {
         }
         while let Some(unit) = self.queue.starved(now) {
             self.cluster.enforce_reservation(false);
-            let need = self.demand(unit);
-            let held = need
-                .map(|need| reservation::plan_reservation(&need, &self.cluster, &mut self.classes))
+            let demand = self.demand(unit);
+            let nodes = demand
+                .map(|demand| reservation::plan_reservation(&demand, &self.cluster, &mut self.classes))
                 .unwrap_or_default();
-            let Some(turn) = self.queue.order_of(unit).filter(|_| !held.is_empty()) else {
+            let Some(order) = self.queue.order_of(unit).filter(|_| !nodes.is_empty()) else {
                 self.queue.restart_starvation_timer(unit, now);
                 continue;
             };
             let until = saturating_add(now, self.config.max_reservation);
-            let whom = self.name_of(unit);
-            let held_for = format!("{}, which waits longer, until {} at the latest", whom.key(), rfc3339(until));
-            self.cluster.set_reservation(held, held_for);
+            let name = self.name_of(unit);
+            let reserved_for = format!("{}, which waits longer, until {} at the latest", name.key(), rfc3339(until));
+            self.cluster.set_reservation(nodes, reserved_for);
             self.remedy_schedule.cluster_changed();
-            let room = self.cluster.reserved_capacity();
-            let most = room.pods_milli;
+            let capacity = self.cluster.reserved_capacity();
             self.active_reservation = Some(ActiveReservation {
                 unit,
-                order: turn,
-                began: now,
+                order,
+                started: now,
                 until,
-                capacity: room,
+                capacity,
                 checked_at: now,
-                best_pods_milli: most,
+                best_pods_milli: capacity.pods_milli,
                 progress_at: now,
             });
             return;
         }
     }
 
-    /// Takes account of what the hold keeps idle, and of whether something has come free.
+    /// Charges the capacity that the reservation keeps idle, and records whether something has become free.
     fn charge_reservation(&mut self, now: Timestamp) {
-        let Some(holding) = &mut self.active_reservation else { return self.reservation_budget.charge(now, 0) };
-        if now < saturating_add(holding.checked_at, CHECK_INTERVAL).min(holding.ends_at()) {
+        let Some(active) = &mut self.active_reservation else { return self.reservation_budget.charge(now, 0) };
+        if now < saturating_add(active.checked_at, CHECK_INTERVAL).min(active.ends_at()) {
             return;
         }
-        self.reservation_budget.charge(now, holding.capacity.idle_millionths);
-        (holding.capacity, holding.checked_at) = (self.cluster.reserved_capacity(), now);
-        if holding.capacity.pods_milli > holding.best_pods_milli {
-            (holding.best_pods_milli, holding.progress_at) = (holding.capacity.pods_milli, now);
+        self.reservation_budget.charge(now, active.capacity.idle_millionths);
+        (active.capacity, active.checked_at) = (self.cluster.reserved_capacity(), now);
+        if active.capacity.pods_milli > active.best_pods_milli {
+            (active.best_pods_milli, active.progress_at) = (active.capacity.pods_milli, now);
         }
     }
 
-    /// When holds are to be looked at, although nothing changes.
+    /// When to check reservations although nothing changes.
     pub(super) fn next_reservation_at(&self) -> Option<Timestamp> {
         match &self.active_reservation {
-            Some(holding) => Some(holding.ends_at()),
+            Some(active) => Some(active.ends_at()),
             None => self.queue.next_starved_at().map(|at| at.max(self.reservation_budget.opens_at())),
         }
     }
 
-    /// Hides the hold from the unit it is for and from those before it, and shows it to the others.
+    /// Suspends the reservation for its unit and for those before it in queue order, and enforces it for the others.
     pub(super) fn enforce_reservation_for(&mut self, unit: UnitId) {
-        let after =
-            |holding: &ActiveReservation| unit != holding.unit && self.queue.order_of(unit) > Some(holding.order);
-        let shown = self.active_reservation.as_ref().is_some_and(after);
-        self.cluster.enforce_reservation(shown);
+        let is_behind =
+            |active: &ActiveReservation| unit != active.unit && self.queue.order_of(unit) > Some(active.order);
+        let enforced = self.active_reservation.as_ref().is_some_and(is_behind);
+        self.cluster.enforce_reservation(enforced);
     }
 
-    /// The end of the hold, where that alone is in the way of the unit that is looked at.
+    /// The end of the reservation as a remedy, if only the reservation is in the way of the unit.
     pub(super) fn blocking_reservation(&mut self, demand: &Demand) -> Option<Remedy> {
-        let holding = self.active_reservation.as_ref().filter(|_| self.cluster.enforces_reservation())?;
-        let (group, until) = (self.name_of(holding.unit).key().clone(), holding.until);
+        let active = self.active_reservation.as_ref().filter(|_| self.cluster.enforces_reservation())?;
+        let (group, until) = (self.name_of(active.unit).key().clone(), active.until);
         self.cluster.enforce_reservation(false);
         let fits = self.dry_run(demand).is_none();
         self.cluster.enforce_reservation(true);
         fits.then_some(Remedy::ReservationEnds { group, until })
     }
 
-    /// The unit has what nodes may have been held for.
+    /// The unit was placed: its reservation ends, if there is one.
     pub(super) fn end_reservation_of(&mut self, unit: UnitId, now: Timestamp) {
-        if self.active_reservation.as_ref().is_some_and(|holding| holding.unit == unit) {
+        if self.active_reservation.as_ref().is_some_and(|active| active.unit == unit) {
             self.end_reservation(now);
         }
     }
 
     fn end_reservation(&mut self, now: Timestamp) {
-        if let Some(holding) = self.active_reservation.take() {
-            self.reservation_budget.charge(now, holding.capacity.idle_millionths);
-            self.reservation_budget.reservation_ended(holding.began, now);
+        if let Some(active) = self.active_reservation.take() {
+            self.reservation_budget.charge(now, active.capacity.idle_millionths);
+            self.reservation_budget.reservation_ended(active.started, now);
         }
         let nodes: Vec<_> = self.cluster.reserved_nodes().collect();
         self.cluster.set_reservation(BTreeMap::new(), String::new());

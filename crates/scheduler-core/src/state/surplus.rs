@@ -1,8 +1,8 @@
-//! Pods that were bound beyond what their node has, as when two schedulers give away the same room on a server that looks
-//! at no bind. They are released after a while, if they are still too many by then.
+//! Pods bound beyond their node's capacity, as when two schedulers use the same capacity on a server that does not
+//! check binds. They are released after a pause, if the node is still over-committed by then.
 //!
-//! Only a bind that was seen counts: a node that shrinks, or a pod that grows in its place, asks nobody to leave. Pods of
-//! other schedulers and pods that nobody would make anew stay.
+//! Only observed binds count: a node that shrinks, or a pod that is resized in place, releases no pods. Pods of other
+//! schedulers, and pods without a controller that would recreate them, stay.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,17 +20,17 @@ use crate::timers::Timers;
 
 const POD_SCHEDULED: &str = "PodScheduled";
 
-/// Pods that were bound beyond what there was, by node.
+/// Pods bound beyond their node's capacity, by node.
 #[derive(Debug, Default)]
 pub(super) struct OvercommitTracker {
     overcommitted: BTreeMap<NodeIndex, BTreeSet<PodId>>,
     timers: Timers<NodeIndex>,
-    /// Decided, and not told yet.
+    /// Decided, and not returned yet.
     decisions: VecDeque<Decision>,
 }
 
 impl OvercommitTracker {
-    /// The pod is on the node no more.
+    /// The pod is no longer on the node.
     pub(super) fn remove_pod(&mut self, node: NodeIndex, pod: PodId) {
         let Some(pods) = self.overcommitted.get_mut(&node) else { return };
         pods.remove(&pod);
@@ -49,93 +49,91 @@ impl OvercommitTracker {
     }
 }
 
-/// In which order pods came to a node: that of the gang they belong to before their own.
+/// The order of binds on a node: a gang's order precedes that of its pods.
 type BindOrder<'a> =
     (CompactTimestamp, CompactTimestamp, (&'a str, &'a str), CompactTimestamp, CompactTimestamp, &'a str);
 
 impl Core {
-    /// A pod is shown on its node; `came`: it was seen without one before.
-    pub(super) fn note_bound(&mut self, id: PodId, view: &PodView, came: bool) {
+    /// A pod is observed on its node; `became_bound`: it was observed without one before.
+    pub(super) fn note_bound(&mut self, id: PodId, view: &PodView, became_bound: bool) {
         let pod = self.pods.get_mut(id);
         pod.is_deleting = view.metadata.is_deleting();
         let Stage::Bound(node) = pod.stage else { return };
-        if !came {
+        if !became_bound {
             return;
         }
         let scheduled = view.status.conditions.iter().find(|one| one.kind == POD_SCHEDULED && one.status == "True");
         pod.bound_at = scheduled.and_then(|one| one.last_transition_time).into();
-        let judge = self.classes.profile(&view.spec.scheduler_name).filter(|_| view.metadata.controller().is_some());
-        pod.release_profile = judge.filter(|judge| judge.fit().is_some()).cloned();
+        let profile = self.classes.profile(&view.spec.scheduler_name).filter(|_| view.metadata.controller().is_some());
+        pod.release_profile = profile.filter(|profile| profile.fit().is_some()).cloned();
         if self.config.overcommit_after.is_some() && self.is_overcommitted(id, node) {
             self.overcommits.overcommitted.entry(node).or_default().insert(id);
             self.overcommits.timers.set(node);
         }
     }
 
-    /// Whether the pod, which was bound last, takes more of its node than the others leave.
+    /// Whether the pod, which was bound last, uses more of its node than the others leave.
     fn is_overcommitted(&self, id: PodId, node: NodeIndex) -> bool {
         let pod = self.pods.get(id);
         let over = |resource| self.cluster.requested(resource, node) > self.cluster.allocatable(resource, node);
-        // Nearly always the sums tell that there is room.
+        // Nearly always the sums show that the pod fits.
         let may_be = self.cluster.pods_count(node) > self.cluster.pods_allowed(node)
             || pod.usage.requests.iter().any(|(resource, _)| over(*resource));
         if !may_be || !self.cluster.node(node).present {
             return false;
         }
-        // The sums also count binds of our own that are under way: those come after this one, if they come at all.
-        let mut ledger = NodeUsage::of(&self.cluster, node);
-        self.pods
-            .bound_to(node)
-            .filter(|other| *other != id)
-            .for_each(|other| ledger.take(&self.pods.get(other).usage));
-        self.release_candidate(id).is_some_and(|suspect| ledger.missing_for(suspect.usage, suspect.fit).is_some())
+        // The sums also count our own binds in flight. Those come after this one, if they succeed at all.
+        let mut usage = NodeUsage::of(&self.cluster, node);
+        self.pods.bound_to(node).filter(|other| *other != id).for_each(|other| usage.take(&self.pods.get(other).usage));
+        self.release_candidate(id).is_some_and(|candidate| usage.missing_for(candidate.usage, candidate.fit).is_some())
     }
 
-    /// The next pod that has to leave a node which has had too many for too long.
+    /// The next pod to release from a node that has been over-committed for too long.
     pub(super) fn release_overcommitted(&mut self, now: Timestamp) -> Option<Decision> {
         let pause = self.config.overcommit_after?;
         while self.overcommits.decisions.is_empty() {
             let node = self.overcommits.timers.next_due(now, pause)?;
-            let leave = if self.cluster.node(node).present { self.pods_to_release(node) } else { Vec::new() };
-            if leave.is_empty() {
-                // Others have left meanwhile, or are about to.
+            let to_release = if self.cluster.node(node).present { self.pods_to_release(node) } else { Vec::new() };
+            if to_release.is_empty() {
+                // Other pods have left meanwhile, or are terminating.
                 self.overcommits.clear_node(node);
                 continue;
             }
-            // Whoever keeps its place now keeps it, whatever becomes of the node.
-            self.overcommits.overcommitted.insert(node, leave.iter().map(|(id, _)| *id).collect());
-            // Should they stay, they are asked to go once more.
+            // Pods that may stay now stay, whatever happens to the node later.
+            self.overcommits.overcommitted.insert(node, to_release.iter().map(|(id, _)| *id).collect());
+            // If they are not deleted, they are released once more.
             self.overcommits.timers.set_at(node, now + pause);
-            // The last to come is the first to go.
-            for (id, overcommit) in leave.into_iter().rev() {
+            // The pod bound last is released first.
+            for (id, overcommit) in to_release.into_iter().rev() {
                 let pod = self.pods.get(id);
                 let release = Release { pods: vec![pod.pod_ref()], reason: ReleaseReason::Overcommit(overcommit) };
-                let (unit, verdict) = (Unit::Pod(pod.key()), DecisionAction::Release(release));
-                self.overcommits.decisions.push_back(Decision { unit, action: verdict, domain: None, unplaced: None });
+                let (unit, action) = (Unit::Pod(pod.key()), DecisionAction::Release(release));
+                self.overcommits.decisions.push_back(Decision { unit, action, domain: None, unplaced: None });
             }
         }
         self.overcommits.decisions.pop_front()
     }
 
-    /// Who has to leave the node now, in the order they came.
+    /// The pods to release from the node now, in the order of their binds.
     fn pods_to_release(&self, node: NodeIndex) -> Vec<(PodId, Overcommit)> {
-        let beyond = &self.overcommits.overcommitted[&node];
-        let gangs: BTreeSet<GroupId> = beyond.iter().filter_map(|pod| self.gang_of(*pod)).collect();
-        // Of two gangs that were bound at once each would be left with half of its pods, if only those went that were
-        // bound last: where one of a gang is too many, all of it on this node have to stand back behind older gangs.
-        let is_suspect = |id: &PodId| {
-            let of_such_gang = self.gang_of(*id).is_some_and(|gang| gangs.contains(&gang));
-            beyond.contains(id) || (of_such_gang && self.pods.get(*id).release_profile.is_some())
+        let surplus = &self.overcommits.overcommitted[&node];
+        let gangs: BTreeSet<GroupId> = surplus.iter().filter_map(|pod| self.gang_of(*pod)).collect();
+        // If only the pods bound last were released, two gangs bound at the same time would each keep half of their
+        // pods. So if one pod of a gang is surplus, all of the gang's pods on this node yield to older gangs.
+        let is_candidate = |id: &PodId| {
+            let in_surplus_gang = self.gang_of(*id).is_some_and(|gang| gangs.contains(&gang));
+            surplus.contains(id) || (in_surplus_gang && self.pods.get(*id).release_profile.is_some())
         };
         let here = self.pods.bound_to(node).filter(|id| !self.pods.get(*id).is_deleting);
-        let (mut suspects, others): (Vec<PodId>, Vec<PodId>) = here.partition(is_suspect);
-        suspects.sort_by_cached_key(|id| self.bind_order(*id));
-        let mut ledger = NodeUsage::of(&self.cluster, node);
-        others.iter().for_each(|id| ledger.take(&self.pods.get(*id).usage));
-        let leave = overcommit::pods_to_release(ledger, suspects.iter().filter_map(|id| self.release_candidate(*id)));
-        let mut all = NodeUsage::of(&self.cluster, node);
-        others.iter().chain(&suspects).for_each(|id| all.take(&self.pods.get(*id).usage));
-        leave.into_iter().map(|(id, short)| (id, all.overcommit(short))).collect()
+        let (mut candidates, others): (Vec<PodId>, Vec<PodId>) = here.partition(is_candidate);
+        candidates.sort_by_cached_key(|id| self.bind_order(*id));
+        let mut usage = NodeUsage::of(&self.cluster, node);
+        others.iter().for_each(|id| usage.take(&self.pods.get(*id).usage));
+        let to_release =
+            overcommit::pods_to_release(usage, candidates.iter().filter_map(|id| self.release_candidate(*id)));
+        let mut total = NodeUsage::of(&self.cluster, node);
+        others.iter().chain(&candidates).for_each(|id| total.take(&self.pods.get(*id).usage));
+        to_release.into_iter().map(|(id, missing)| (id, total.overcommit(missing))).collect()
     }
 
     fn release_candidate(&self, id: PodId) -> Option<ReleaseCandidate<'_, PodId>> {

@@ -1,8 +1,8 @@
-//! Which units a change of a node wakes: those for which it may have made room.
+//! Which units a change of a node wakes: those for which it may have freed capacity.
 //!
-//! For pods of one class that is so where the node has more slots for them. Pods of several classes have to fit together:
-//! five GPUs take a pod of three and one of two, four GPUs do not, and neither class has more slots with five. So such
-//! units are woken when a resource that they use has grown.
+//! A unit of one class is woken when the node has more slots for the class. Units of several classes must fit
+//! together: five GPUs fit a pod of three and one of two, four GPUs do not, and neither class has more slots with
+//! five. So such units are woken when a resource that they use has grown.
 
 use smallvec::SmallVec;
 
@@ -12,65 +12,65 @@ use crate::cluster::{NodeIndex, ResourceId};
 use crate::cluster_events::ClusterEvents;
 use crate::queue::counts::QueueEvent;
 
-/// What a node had to offer before a change.
+/// The free capacity of a node before a change.
 pub(super) struct CapacitySnapshot {
-    /// Slots for every class that units wait with, and how many of them are not held.
+    /// Slots for every waiting class, and how many of them are not reserved.
     slots: SmallVec<[(ClassId, u32, u32); 8]>,
-    /// What was free of each resource that units with several classes use; nothing while no such unit waits.
+    /// Free amount of each resource that waiting units of several classes use; empty if there are none.
     free: SmallVec<[(ResourceId, i64); 8]>,
     pod_slots: i64,
 }
 
 impl Core {
-    /// What the node has to offer to every class that units wait with and that such a change could help.
-    pub(super) fn capacity_snapshot(&self, node: Option<NodeIndex>, kinds: ClusterEvents) -> CapacitySnapshot {
+    /// The free capacity of a node for every waiting class that these events could help.
+    pub(super) fn capacity_snapshot(&self, node: Option<NodeIndex>, events: ClusterEvents) -> CapacitySnapshot {
         let helped =
-            self.queue.waiting_classes().filter(|class| self.classes.events_to_register(*class).intersects(kinds));
-        let rooms = helped.map(|class| {
-            let (room, beside) = node.map_or((0, 0), |node| self.slots_with_and_beside_reservation(class, node));
-            (class, room, beside)
+            self.queue.waiting_classes().filter(|class| self.classes.events_to_register(*class).intersects(events));
+        let slots = helped.map(|class| {
+            let (slots, unreserved) = node.map_or((0, 0), |node| self.slots_with_and_beside_reservation(class, node));
+            (class, slots, unreserved)
         });
-        let rooms = rooms.collect();
+        let slots = slots.collect();
         let mut free: SmallVec<[(ResourceId, i64); 8]> = SmallVec::new();
         for class in self.queue.waiting_mixed_classes().filter_map(|class| self.classes.get(class)) {
             for (resource, _) in &class.usage.requests {
-                if !free.iter().any(|(known, _)| known == resource) {
+                if !free.iter().any(|(existing, _)| existing == resource) {
                     free.push((*resource, node.map_or(0, |node| self.cluster.free(*resource, node))));
                 }
             }
         }
-        CapacitySnapshot { slots: rooms, free, pod_slots: node.map_or(0, |node| self.cluster.free_pod_slots(node)) }
+        CapacitySnapshot { slots, free, pod_slots: node.map_or(0, |node| self.cluster.free_pod_slots(node)) }
     }
 
     /// Wakes the units for which the node has more than before.
-    pub(super) fn wake(&mut self, node: NodeIndex, before: &CapacitySnapshot, kinds: ClusterEvents) {
-        for (class, room, beside) in &before.slots {
-            if self.classes.events_to_register(*class).intersects(kinds) {
+    pub(super) fn wake(&mut self, node: NodeIndex, before: &CapacitySnapshot, events: ClusterEvents) {
+        for (class, slots, unreserved) in &before.slots {
+            if self.classes.events_to_register(*class).intersects(events) {
                 let now = self.slots_with_and_beside_reservation(*class, node);
-                if now.0 > *room || now.1 > *beside {
-                    self.queue.wake_class(*class, queue_event(kinds));
+                if now.0 > *slots || now.1 > *unreserved {
+                    self.queue.wake_class(*class, queue_event(events));
                 }
             }
         }
         let mixed: SmallVec<[ClassId; 8]> = self.queue.waiting_mixed_classes().collect();
         for class in mixed {
-            if self.classes.events_to_register(class).intersects(kinds) && self.slots(class, node) > 0 {
-                self.wake_mixed(class, node, before, kinds);
+            if self.classes.events_to_register(class).intersects(events) && self.slots(class, node) > 0 {
+                self.wake_mixed(class, node, before, events);
             }
         }
     }
 
-    fn wake_mixed(&mut self, class: ClassId, node: NodeIndex, before: &CapacitySnapshot, kinds: ClusterEvents) {
-        let Some(known) = self.classes.get(class) else { return };
-        let uses = |resource: ResourceId| known.usage.requested(resource) > 0;
+    fn wake_mixed(&mut self, class: ClassId, node: NodeIndex, before: &CapacitySnapshot, events: ClusterEvents) {
+        let Some(usage_class) = self.classes.get(class) else { return };
+        let uses = |resource: ResourceId| usage_class.usage.requested(resource) > 0;
         let has_more =
             |(resource, free): &(ResourceId, i64)| uses(*resource) && self.cluster.free(*resource, node) > *free;
-        // What other filters count is not known.
-        let counts_more = !self.classes.plugins(known).counts_only_usage();
+        // What other filters count is unknown.
+        let counts_more = !self.classes.plugins(usage_class).counts_only_usage();
         if counts_more || before.free.iter().any(has_more) {
-            self.queue.wake_mixed(class, -1, queue_event(kinds));
+            self.queue.wake_mixed(class, -1, queue_event(events));
         } else if self.cluster.free_pod_slots(node) > before.pod_slots {
-            self.queue.wake_mixed(class, before.pod_slots, queue_event(kinds));
+            self.queue.wake_mixed(class, before.pod_slots, queue_event(events));
         }
     }
 
@@ -78,18 +78,18 @@ impl Core {
         self.classes.slots(class, node, &self.cluster)
     }
 
-    /// Slots on a node for units that see no hold there, and for those that do.
+    /// Slots on a node for units that ignore the reservation there, and for those that must respect it.
     fn slots_with_and_beside_reservation(&self, class: ClassId, node: NodeIndex) -> (u32, u32) {
-        let room = self.slots(class, node);
-        (room, self.classes.slots_beside_reservation(class, node, room, &self.cluster))
+        let slots = self.slots(class, node);
+        (slots, self.classes.slots_beside_reservation(class, node, slots, &self.cluster))
     }
 }
 
-/// What a change of these kinds is to those whom it wakes.
-fn queue_event(kinds: ClusterEvents) -> QueueEvent {
-    if kinds.intersects(ClusterEvents::NODE_ADD) {
+/// The queue event for units that these cluster events wake.
+fn queue_event(events: ClusterEvents) -> QueueEvent {
+    if events.intersects(ClusterEvents::NODE_ADD) {
         QueueEvent::NodeAdd
-    } else if kinds.intersects(ClusterEvents::ASSIGNED_POD_DELETE) {
+    } else if events.intersects(ClusterEvents::ASSIGNED_POD_DELETE) {
         QueueEvent::AssignedPodDelete
     } else {
         QueueEvent::NodeUpdate

@@ -1,4 +1,4 @@
-//! Groups of groups: until they are placed as a whole, groups below one that asks for more than Basic wait.
+//! CompositePodGroups: until they are placed as a whole, groups below one that requests more than Basic wait.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::text_cluster::TextCluster;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is said once it is clear that nothing more comes.
+/// What is decided once the groups have been incomplete for long enough.
 fn late_decisions(world: &mut TextCluster) -> String {
     assert_eq!(world.decide(), "", "nothing is bound");
     world.now += SECOND;
@@ -22,12 +22,12 @@ fn a_child_of_a_gang_of_groups_does_not_start_alone() {
          group two gang minCount=2 pods=2 gpu=1 parent=both; group free gang minCount=1 gpu=1",
     );
     assert_snapshot!(late_decisions(&mut world), @"
-    one: wait (compositepodgroup ns/both asks for more than Basic, which this scheduler does not place yet: its pods wait, since they would start without their sibling groups)
-    two: wait (compositepodgroup ns/both asks for more than Basic, which this scheduler does not place yet: its pods wait, since they would start without their sibling groups)
+    one: wait (compositepodgroup ns/both requests more than Basic, which this scheduler does not support yet; the pods wait because they would start without their sibling groups)
+    two: wait (compositepodgroup ns/both requests more than Basic, which this scheduler does not support yet; the pods wait because they would start without their sibling groups)
     ");
     world.apply("pod free-0 group=free gpu=1");
     assert_snapshot!(world.decide(), @"free: bind free-0 to a");
-    // The policy cannot be changed, but the object can be made anew.
+    // The policy is immutable, but the object can be recreated.
     world.apply("forget both");
     assert_snapshot!(late_decisions(&mut world), @"
     one: wait (waiting for compositepodgroup ns/both to exist)
@@ -41,28 +41,28 @@ fn a_child_of_a_gang_of_groups_does_not_start_alone() {
 fn groups_in_one_domain_are_more_than_basic() {
     let mut world =
         TextCluster::of("node a gpu=3; composite both basic key=rack; group g basic pods=1 gpu=1 parent=both");
-    assert!(late_decisions(&mut world).starts_with("g: wait (compositepodgroup ns/both asks for more than Basic"));
+    assert!(late_decisions(&mut world).starts_with("g: wait (compositepodgroup ns/both requests more than Basic"));
 }
 
 #[test]
-fn every_level_counts_in_whatever_order_they_come() {
+fn every_level_counts_in_any_order_of_arrival() {
     let mut world = TextCluster::of("node a gpu=3; pod g-0 group=g gpu=1; group g basic parent=inner");
     assert_snapshot!(late_decisions(&mut world), @"g: wait (waiting for compositepodgroup ns/inner to exist)");
     world.apply("composite inner basic parent=outer");
     assert_snapshot!(late_decisions(&mut world), @"g: wait (waiting for compositepodgroup ns/outer to exist)");
     world.apply("composite outer gang");
-    assert!(late_decisions(&mut world).starts_with("g: wait (compositepodgroup ns/outer asks for more than Basic"));
+    assert!(late_decisions(&mut world).starts_with("g: wait (compositepodgroup ns/outer requests more than Basic"));
     world.apply("composite outer basic");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a");
 }
 
 #[test]
-fn parents_that_go_in_circles_are_waited_for() {
+fn a_group_below_a_cycle_of_parents_waits() {
     let mut world = TextCluster::of(
         "node a gpu=3; composite one basic parent=two; composite two basic parent=one; group g basic pods=1 parent=one",
     );
     assert_snapshot!(late_decisions(&mut world), @"g: wait (the parents of the group form a cycle, compositepodgroup ns/one → ns/two → ns/one: delete one of them)");
-    // One that leads into the circle is not part of it.
+    // A parent that leads into the cycle is not part of it.
     world.apply("composite low basic parent=two; group g basic parent=low");
     assert_snapshot!(late_decisions(&mut world), @"g: wait (the parents of the group form a cycle, compositepodgroup ns/two → ns/one → ns/two: delete one of them)");
     world.apply("composite one basic");

@@ -1,4 +1,5 @@
-//! The expected count of a group: a gang waits for no more pods than there can be, and its domain is chosen for all of them.
+//! The expected count of a group: a gang does not wait for more pods than it can have, and its domain is chosen for
+//! all.
 
 use insta::assert_snapshot;
 
@@ -17,7 +18,7 @@ fn a_failed_member_is_replaced_although_the_succeeded_one_is_gone() {
 }
 
 #[test]
-fn a_gang_never_waits_for_less_than_one_pod_nor_for_more_than_min_count() {
+fn a_gang_waits_for_at_least_one_pod_and_at_most_min_count() {
     for (expected, want) in [("0", "g: bind g-0 to a"), ("8", ""), ("-1", ""), ("some", "")] {
         let cluster = format!("node a gpu=8; group g gang minCount=2 expected={expected} pods=1 gpu=1");
         assert_eq!(decide_text(&cluster), want, "{expected}");
@@ -25,7 +26,7 @@ fn a_gang_never_waits_for_less_than_one_pod_nor_for_more_than_min_count() {
 }
 
 #[test]
-fn what_is_left_of_a_gang_starts_as_a_whole() {
+fn the_rest_of_a_gang_starts_as_a_whole() {
     let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 expected=3 pods=3 gpu=1 owner=Job:j");
     world.decide_and_bind();
     world.apply("finish g-0; group g gang minCount=3 placed=True expected=2; delete g-1; delete g-2");
@@ -38,7 +39,7 @@ fn what_is_left_of_a_gang_starts_as_a_whole() {
 const RACKS: &str = "node a gpu=4 rack=small; node b gpu=6 rack=medium; node c gpu=9 rack=large;";
 
 #[test]
-fn a_gang_that_comes_in_batches_takes_a_domain_with_room_for_all_of_it() {
+fn a_gang_that_arrives_in_batches_is_placed_in_a_domain_with_capacity_for_all_of_it() {
     for (expected, rack) in [("", "a"), (" expected=4", "a"), (" expected=8", "c"), (" expected=5", "b")] {
         let group = format!("group g gang minCount=4 key=rack{expected} pods=4 gpu=1");
         let mut world = TextCluster::of(&format!("{RACKS} {group}"));
@@ -52,19 +53,19 @@ fn a_gang_that_comes_in_batches_takes_a_domain_with_room_for_all_of_it() {
 }
 
 #[test]
-fn where_no_domain_has_room_for_all_the_best_one_is_taken() {
+fn if_no_domain_has_capacity_for_all_the_best_one_is_chosen() {
     let cluster = format!("{RACKS} group g gang minCount=4 key=rack expected=10 pods=4 gpu=1");
     assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to a, g-1 to a, g-2 to a, g-3 to a");
 }
 
 #[test]
-fn a_basic_group_takes_a_domain_with_room_for_all_of_it() {
+fn a_basic_group_is_placed_in_a_domain_with_capacity_for_all_of_it() {
     let cluster = format!("{RACKS} group g basic key=rack expected=9 pods=1 gpu=1");
     assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to c");
 }
 
 #[test]
-fn pods_of_two_sizes_take_a_domain_with_room_for_all_of_them() {
+fn pods_of_two_sizes_are_placed_in_a_domain_with_capacity_for_all_of_them() {
     let cluster = format!(
         "{RACKS} group g gang minCount=2 key=rack expected=7; pods small 2 group=g gpu=1; pod large group=g gpu=2"
     );

@@ -1,4 +1,4 @@
-//! Numbers and names that nobody needs and anybody may write.
+//! Extreme numbers and names that users may write.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use types::views::{NodeView, ObjectKey, PodView, View};
 use super::text_cluster::TextCluster;
 use crate::{Config, Profile, Survey, Unit};
 
-/// Amounts, some of which are more than sums of 64 bits hold.
+/// Amounts, some of which overflow 64-bit sums.
 const AMOUNTS: [&str; 8] = ["0", "1", "3Gi", "1Ei", "2Ei", "5Ei", "100Ei", "9223372036854775807"];
 
-/// What is asked for, or what there is: CPU, memory, GPUs, by place in [`AMOUNTS`].
+/// Requested or allocatable CPU, memory and GPUs, by position in [`AMOUNTS`].
 type Triple = (usize, usize, usize);
 
 #[derive(Clone, Debug)]
@@ -23,13 +23,13 @@ enum ExtremeStep {
         has: Triple,
         pods: usize,
     },
-    /// With a node it is there already, whether it fits or not.
+    /// With a node it is bound already, whether it fits or not.
     Pod {
         node: Option<u8>,
-        asks: Triple,
+        requests: Triple,
         group: Option<u8>,
     },
-    /// Somebody else binds a pod.
+    /// Another component binds a pod.
     Bind {
         pod: usize,
         node: u8,
@@ -49,7 +49,7 @@ fn steps() -> impl Strategy<Value = Vec<ExtremeStep>> {
     let step = prop_oneof![
         2 => (0..3u8, amounts(), amount()).prop_map(|(name, has, pods)| ExtremeStep::Node { name, has, pods }),
         6 => (prop::option::weighted(0.6, 0..3u8), amounts(), prop::option::weighted(0.4, 0..2u8))
-            .prop_map(|(node, asks, group)| ExtremeStep::Pod { node, asks, group }),
+            .prop_map(|(node, requests, group)| ExtremeStep::Pod { node, requests, group }),
         3 => (0..64usize, 0..3u8).prop_map(|(pod, node)| ExtremeStep::Bind { pod, node }),
         2 => (0..64usize).prop_map(|pod| ExtremeStep::Delete { pod }),
         1 => (0..3u8).prop_map(|name| ExtremeStep::DropNode { name }),
@@ -58,14 +58,14 @@ fn steps() -> impl Strategy<Value = Vec<ExtremeStep>> {
     prop::collection::vec(step, 1..40)
 }
 
-fn written((cpu, memory, gpu): Triple) -> String {
+fn amounts_text((cpu, memory, gpu): Triple) -> String {
     format!("cpu={} memory={} gpu={}", AMOUNTS[cpu], AMOUNTS[memory], AMOUNTS[gpu])
 }
 
 struct ExtremeRun {
     world: TextCluster,
     nodes: BTreeSet<u8>,
-    made: usize,
+    created_count: usize,
 }
 
 impl ExtremeRun {
@@ -73,14 +73,15 @@ impl ExtremeRun {
         match step {
             ExtremeStep::Node { name, has, pods } => {
                 self.nodes.insert(*name);
-                let (has, pods) = (written(*has), AMOUNTS[*pods]);
+                let (has, pods) = (amounts_text(*has), AMOUNTS[*pods]);
                 self.world.apply(&format!("node n{name} {has} pods={pods} rack=r{}", name % 2));
             }
-            ExtremeStep::Pod { node, asks, group } => {
-                self.made += 1;
+            ExtremeStep::Pod { node, requests, group } => {
+                self.created_count += 1;
                 let node = node.map(|node| format!("node=n{node}")).unwrap_or_default();
                 let group = group.map(|group| format!("group=g{group}")).unwrap_or_default();
-                self.world.apply(&format!("pod p{:02} {} {node} {group} owner=Job:j", self.made, written(*asks)));
+                let requests = amounts_text(*requests);
+                self.world.apply(&format!("pod p{:02} {requests} {node} {group} owner=Job:j", self.created_count));
             }
             ExtremeStep::Bind { pod, node } => {
                 if let Some(name) = self.nth(*pod) {
@@ -106,7 +107,7 @@ impl ExtremeRun {
         self.world.pods.keys().nth(pod % self.world.pods.len().max(1)).cloned()
     }
 
-    /// Decides, and asks all that can be asked.
+    /// Decides, and runs every query.
     fn decide(&mut self) {
         self.world.now += std::time::Duration::from_secs(20);
         self.world.decide_and_bind();
@@ -116,8 +117,8 @@ impl ExtremeRun {
         let groups = ["g0", "g1"].map(|name| Unit::Group(ObjectKey::new("ns", name)));
         let placed: Vec<_> = self.world.pods.values().cloned().collect();
         for unit in pods.chain(groups).collect::<Vec<_>>() {
-            let explained = self.world.core.explain(&unit, &placed);
-            explained.iter().for_each(|explained| drop(explained.lines()));
+            let explanation = self.world.core.explain(&unit, &placed);
+            explanation.iter().for_each(|explanation| drop(explanation.lines()));
         }
     }
 }
@@ -126,9 +127,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_amount_ends_the_core_and_the_books_are_empty_when_all_is_gone(steps in steps()) {
+    fn no_amount_crashes_the_core_and_all_sums_return_to_zero(steps in steps()) {
         let world = TextCluster::of("group g0 gang minCount=2; group g1 gang minCount=2 key=rack");
-        let mut run = ExtremeRun { world, nodes: BTreeSet::new(), made: 0 };
+        let mut run = ExtremeRun { world, nodes: BTreeSet::new(), created_count: 0 };
         steps.iter().for_each(|step| run.apply(step));
         run.apply(&ExtremeStep::Decide);
         for name in run.world.pods.keys().cloned().collect::<Vec<_>>() {
@@ -140,8 +141,8 @@ proptest! {
 }
 
 #[test]
-fn pods_that_ask_for_more_than_numbers_hold_leave_their_node_as_it_was() {
-    // Two of them on one node by its name ended the process, and again after each start.
+fn pods_with_overflowing_requests_leave_their_node_as_it_was() {
+    // Two of them on one node by its name crashed the process, and again after each start.
     let mut world = TextCluster::of("node a cpu=4 memory=8Gi; node b cpu=4 memory=1Gi");
     world.apply("pods huge 9 node=a cpu=100E memory=5Ei; pod small cpu=1 memory=2Gi; pod none");
     assert_snapshot!(world.decide_and_bind(), @"
@@ -172,18 +173,18 @@ fn pods_bound_elsewhere_with_overflowing_requests_are_released() {
 }
 
 #[test]
-fn the_end_of_pods_that_ask_for_more_than_numbers_hold_is_a_way_out() {
+fn the_end_of_pods_with_overflowing_requests_is_a_remedy() {
     let mut world = TextCluster::of("node a memory=8Gi; group g basic; pods huge 6 node=a group=g memory=5Ei");
     world.apply("group h gang minCount=1 pods=1 memory=2Gi");
     world.decide();
-    let advised = world.core.find_remedies(world.now, 1).remove(0).1.unwrap().remedies;
-    let crate::RemedyStatus::Found(advice) = advised else { panic!("ways out were asked for") };
-    let ways: Vec<_> = advice.remedies.iter().map(crate::Remedy::text).collect();
-    assert_snapshot!(ways.join("; "), @"wait for podgroup ns/g (6 pods); add 1 node like a");
+    let remedies = world.core.find_remedies(world.now, 1).remove(0).1.unwrap().remedies;
+    let crate::RemedyStatus::Found(report) = remedies else { panic!("no remedies") };
+    let texts: Vec<_> = report.remedies.iter().map(crate::Remedy::text).collect();
+    assert_snapshot!(texts.join("; "), @"wait for podgroup ns/g (6 pods); add 1 node like a");
 }
 
 #[test]
-fn who_asks_for_as_much_as_can_be_counted_fits_nowhere() {
+fn a_pod_that_requests_the_maximum_fits_nowhere() {
     let mut world = TextCluster::of("node a memory=100Ei; pod some memory=1Ei; pod huge memory=5Ei");
     assert_snapshot!(world.decide(), @"
     some: bind some to a
@@ -208,35 +209,35 @@ fn images_of_any_size_have_a_score() {
 }
 
 #[test]
-fn names_that_only_pods_and_groups_use_take_no_room_on_every_node() {
-    // Each made-up resource and topology key took a table of all nodes, for ever.
+fn names_that_only_pods_and_groups_use_need_no_memory_per_node() {
+    // Each such resource and topology key used a table with a row for each node, forever.
     let mut world =
         TextCluster::of("node a gpu=1 rack=r; node b gpu=1; pod one gpu=1; group g basic pods=1 gpu=1 key=rack");
     world.decide_and_bind();
-    let before = world.core.kept_counts();
+    let before = world.core.classes_and_tables_count();
     for number in 0..20 {
         let requests = json!({format!("example.com/r{number}"): "1"});
         let container = json!({"name": "main", "resources": {"requests": requests}});
         let spec = json!({"schedulerName": "default-scheduler", "containers": [container]});
         let name = format!("p{number}");
-        world.see_pod(&name, &json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec}));
-        world.apply(&format!("group k{number} basic pods=1 gpu=1 key=made-up-{number}"));
+        world.observe_pod(&name, &json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec}));
+        world.apply(&format!("group k{number} basic pods=1 gpu=1 key=created_count-up-{number}"));
     }
     let decided = world.decide();
     assert!(decided.contains("p7: wait (0/2 nodes are available: 2 Insufficient example.com/r7.)"), "{decided}");
-    assert!(decided.contains("k7: wait (no node carries the topology key made-up-7)"), "{decided}");
-    assert_eq!(world.core.kept_counts().1, before.1, "tables");
+    assert!(decided.contains("k7: wait (no node has the topology label created_count-up-7)"), "{decided}");
+    assert_eq!(world.core.classes_and_tables_count().1, before.1, "tables");
     for number in 0..20 {
         world.delete(&format!("p{number}"));
         world.delete(&format!("k{number}-0"));
         world.forget_group(&format!("k{number}"));
     }
-    assert_eq!(world.core.kept_counts(), before);
+    assert_eq!(world.core.classes_and_tables_count(), before);
     world.core.assert_consistent();
 }
 
 #[test]
-fn what_is_taken_of_a_resource_counts_when_its_first_node_comes_and_after_its_last_went() {
+fn the_usage_of_a_resource_counts_when_its_first_node_is_added_and_after_its_last_is_gone() {
     let mut world = TextCluster::of("node a gpu=0; pod x node=a gpu=3; pod y gpu=2");
     assert_snapshot!(world.decide(), @"y: wait (0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)");
     world.apply("node a gpu=4");
@@ -269,7 +270,7 @@ fn no_pause_is_too_long_for_the_core() {
         let mut world =
             TextCluster::with(config, "node a gpu=2; pods run 2 gpu=1; group few gang minCount=3 pods=2 gpu=1");
         world.decide();
-        // Binds that fail, groups that wait for room and for pods, a half-bound gang, a node with a pod too many.
+        // Binds that fail, groups that wait for capacity and for pods, a half-bound gang, an over-committed node.
         world.apply(
             "fail run-0; group g gang minCount=2 pods=2 gpu=1 owner=Job:j; pod g-2 group=g gpu=1 node=a owner=Job:j",
         );

@@ -1,4 +1,4 @@
-//! Who is next, and that nobody is passed over for ever.
+//! Queue order, and that no unit starves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::reads::ReadSet;
 use crate::{Config, Profile};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// The hold's limit in these tests.
+/// The limit of a reservation in these tests.
 const MAX_RESERVATION: Duration = Duration::from_secs(300);
 
 fn world(text: &str) -> TextCluster {
@@ -24,7 +24,7 @@ fn world(text: &str) -> TextCluster {
     )
 }
 
-/// Two nodes full of small pods, and a gang that needs one of them whole.
+/// Two nodes full of small pods, and a gang that needs a whole one.
 fn starved_gang() -> TextCluster {
     let mut world = world("node a gpu=2; node b gpu=2; pods run 4 gpu=1");
     world.decide_and_bind();
@@ -33,14 +33,14 @@ fn starved_gang() -> TextCluster {
     world
 }
 
-/// The next small pod comes, and one that runs goes.
-fn small_pod(world: &mut TextCluster, number: usize, leaves: &str) -> String {
-    world.apply(&format!("pod small-{number} gpu=1; delete {leaves}"));
+/// The next small pod arrives, and a running pod leaves.
+fn small_pod(world: &mut TextCluster, number: usize, deleted: &str) -> String {
+    world.apply(&format!("pod small-{number} gpu=1; delete {deleted}"));
     world.decide_and_bind()
 }
 
 #[test]
-fn equals_that_wait_go_in_the_order_they_came() {
+fn equal_waiting_units_are_placed_in_order_of_arrival() {
     let mut world = TextCluster::of(
         "node a gpu=1; pod x node=a gpu=1; group b gang minCount=1 pods=1 gpu=1; group a gang minCount=1 pods=1 gpu=1;
          group c gang minCount=1 pods=1 gpu=1",
@@ -57,8 +57,8 @@ fn equals_that_wait_go_in_the_order_they_came() {
     assert_eq!(bound, ["b: bind b-0 to a", "a: bind a-0 to a", "c: bind c-0 to a"]);
 }
 
-/// A pod of a Job ends, and the Job makes another, as one does that has more to complete than runs at a time. The pods that
-/// are bound then.
+/// A pod of a Job ends, and the Job creates another, as a Job does whose completions exceed its parallelism. Returns
+/// the pods that are bound then.
 fn replaced(world: &mut TextCluster, ended: &str, by: &str) -> String {
     let (group, _) = by.split_once('-').unwrap();
     world.apply(&format!("finish {ended}; pod {by} group={group} gpu=1"));
@@ -73,7 +73,7 @@ fn replacements_of_a_jobs_pods_queue_behind_older_pods() {
     assert!(world.decide_and_bind().starts_with("old: bind old-0 to a, old-1 to a"));
     world.apply("group new basic pods=1 gpu=1; pod alone gpu=1");
     world.decide();
-    // Its first pods were there before the others, and go before them; those that replace them were not.
+    // The first pods are older than the others and precede them; their replacements are not.
     let more = "(no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))";
     assert_eq!(replaced(&mut world, "old-0", "old-4"), format!("old-2 to a {more}"));
     assert_eq!(replaced(&mut world, "old-1", "old-5"), format!("old-3 to a {more}"));
@@ -81,7 +81,7 @@ fn replacements_of_a_jobs_pods_queue_behind_older_pods() {
     assert_eq!(replaced(&mut world, "old-3", "old-7"), "alone to a");
     world.apply("delete alone");
     assert!(world.decide_and_bind().starts_with("old: bind old-4 to a"));
-    // A Job that comes between the oldest and the youngest of those that wait, once the oldest is gone.
+    // A Job between the oldest and the youngest pending pod, once the oldest is gone.
     world.apply("group late basic pods=1 gpu=1; delete old-5; delete old-6; delete old-7; pod old-8 group=old gpu=1");
     world.decide();
     assert_eq!(replaced(&mut world, "new-0", "old-9"), "late-0 to a");
@@ -92,12 +92,12 @@ fn replacements_of_a_jobs_pods_queue_behind_older_pods() {
 }
 
 #[test]
-fn pods_that_a_gang_needs_come_in_its_turn_and_those_beyond_in_their_own() {
+fn pods_that_a_gang_needs_use_its_order_and_extra_pods_their_own() {
     let mut world = TextCluster::of("node a gpu=3; group g gang minCount=2 pods=3 gpu=1");
     world.decide_and_bind();
     world.apply("group new basic pods=2 gpu=1");
     world.decide();
-    // With two of three left the gang has its minCount; with one it does not.
+    // With two of three left the gang has its minCount, with one it does not.
     world.apply("delete g-0; pod g-3 group=g gpu=1");
     assert!(world.decide_and_bind().contains("new: bind new-0 to a"));
     world.apply("delete g-1; pod g-4 group=g gpu=1");
@@ -109,7 +109,7 @@ fn pods_that_a_gang_needs_come_in_its_turn_and_those_beyond_in_their_own() {
 }
 
 #[test]
-fn a_gang_is_passed_by_replacements_of_an_older_jobs_pods_only_until_the_bound() {
+fn a_gang_is_overtaken_by_replacements_of_an_older_jobs_pods_only_until_the_limit() {
     let mut world = world("node a gpu=2; group old basic pods=3 gpu=1");
     world.decide_and_bind();
     world.apply("group g gang minCount=2 pods=2 gpu=1");
@@ -122,8 +122,8 @@ fn a_gang_is_passed_by_replacements_of_an_older_jobs_pods_only_until_the_bound()
 }
 
 #[test]
-fn the_oldest_pod_that_waits_counts_in_whatever_order_they_are_shown() {
-    // As after a restart, where pods come in the order of their names.
+fn the_oldest_pending_pod_counts_in_any_order_of_observation() {
+    // As after a restart, when pods are observed in the order of their names.
     let mut world = TextCluster::of("node a gpu=1; pod run gpu=1 node=a; group b basic; group a basic");
     for (name, second) in [("a-0", 40), ("a-1", 10), ("b-0", 20)] {
         world.apply(&format!("pod {name} group={} gpu=1 created={second}", &name[..1]));
@@ -133,17 +133,17 @@ fn the_oldest_pod_that_waits_counts_in_whatever_order_they_are_shown() {
 }
 
 #[test]
-fn a_gang_is_passed_by_small_pods_only_until_the_bound() {
+fn a_gang_is_overtaken_by_small_pods_only_until_the_limit() {
     let mut world = starved_gang();
-    // Its own turn is first whenever something leaves, but one slot is not enough, and the small pod takes it.
+    // The gang is first whenever a pod leaves, but one slot is not enough, and the small pod uses it.
     assert!(small_pod(&mut world, 0, "run-0").ends_with("small-0: bind small-0 to a"));
     world.now += MINUTE - Duration::from_secs(1);
     assert!(small_pod(&mut world, 1, "run-1").ends_with("small-1: bind small-1 to a"));
-    // From now on what comes free on one of the nodes is kept.
+    // From now on capacity that becomes free on one of the nodes is reserved.
     world.now += Duration::from_secs(1);
     assert_snapshot!(small_pod(&mut world, 2, "small-0"), @"
     g: wait (gang of 2 does not fit: 1 of 2 pods fit (1 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes))
-    small-2: wait (0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
+    small-2: wait (0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were reserved for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     ");
     assert_snapshot!(small_pod(&mut world, 3, "small-1"), @"
     g: bind g-0 to a, g-1 to a
@@ -153,7 +153,7 @@ fn a_gang_is_passed_by_small_pods_only_until_the_bound() {
 }
 
 #[test]
-fn nodes_that_are_not_held_are_open_to_all() {
+fn unreserved_nodes_are_open_to_all() {
     let mut world = world("node a gpu=2; node b gpu=2; node c gpu=2; pods run 6 gpu=1");
     world.decide_and_bind();
     world.apply("group g gang minCount=3 pods=3 gpu=1");
@@ -165,7 +165,7 @@ fn nodes_that_are_not_held_are_open_to_all() {
     assert!(small_pod(&mut world, 2, "run-5").contains("small-1: bind small-1 to c"));
 }
 
-/// One long pod stands in the way of a gang that takes all GPUs of both nodes, and half of each node's CPUs.
+/// One long pod blocks a gang that needs all GPUs of both nodes, and half of each node's CPUs.
 fn blocked_by_one_pod(profile: Profile) -> TextCluster {
     let config = Config {
         profiles: vec![profile],
@@ -184,55 +184,55 @@ fn blocked_by_one_pod(profile: Profile) -> TextCluster {
 }
 
 #[test]
-fn a_reservation_lets_pods_pass_that_fit_beside_the_gang() {
+fn a_reservation_admits_pods_that_fit_beside_the_gang() {
     let mut world = blocked_by_one_pod(Profile::default());
     world.apply("pods small 2 gpu=1; pods plain 5 cpu=1");
     assert_snapshot!(world.decide_and_bind(), @"
-    small-0: wait (0/2 nodes are available: 2 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
-    small-1: wait (0/2 nodes are available: 2 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
+    small-0: wait (0/2 nodes are available: 2 node(s) were reserved for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
+    small-1: wait (0/2 nodes are available: 2 node(s) were reserved for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     plain-0: bind plain-0 to b
     plain-1: bind plain-1 to a
     plain-2: bind plain-2 to b
     plain-3: bind plain-3 to a
-    plain-4: wait (0/2 nodes are available: 2 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
+    plain-4: wait (0/2 nodes are available: 2 node(s) were reserved for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     ");
     world.core.assert_consistent();
-    // What it waits for is still there for it.
+    // What the gang waits for is still reserved.
     world.apply("delete long");
     assert!(world.decide_and_bind().starts_with("g: bind g-0 to a, g-1 to b, g-2 to a, g-3 to b"));
 }
 
 #[test]
-fn a_unit_blocked_only_by_a_reservation_is_told_when_it_ends() {
+fn a_unit_blocked_only_by_a_reservation_gets_its_end_as_remedy() {
     let mut world = blocked_by_one_pod(Profile::default());
     world.apply("group h gang minCount=2 pods=2 gpu=1");
     world.decide();
-    let advised = world.core.find_remedies(world.now, 4);
-    let (_, refusal) = advised.iter().find(|(unit, _)| unit.key().name == "h").unwrap();
-    assert_snapshot!(refusal.as_ref().unwrap().message(), @"gang of 2 does not fit: 0 of 2 pods fit (2 more needed; 2 of 2 nodes were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest); way out: wait until the hold for ns/g ends, 1970-01-01T00:06:00Z at the latest");
+    let reports = world.core.find_remedies(world.now, 4);
+    let (_, refusal) = reports.iter().find(|(unit, _)| unit.key().name == "h").unwrap();
+    assert_snapshot!(refusal.as_ref().unwrap().message(), @"gang of 2 does not fit: 0 of 2 pods fit (2 more needed; 2 of 2 nodes were reserved for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest); remedy: wait until the reservation for ns/g ends, 1970-01-01T00:06:00Z at the latest");
     let reasons = &refusal.as_ref().unwrap().reasons;
-    assert!(reasons.0.keys().all(|reason| Reason::plugin_of(reason) == Some("Hold")));
+    assert!(reasons.0.keys().all(|reason| Reason::plugin_of(reason) == Some("Reservation")));
     // Four would not fit without it either.
     world.apply("group i gang minCount=4 pods=4 gpu=1");
     world.decide();
-    let advised = world.core.find_remedies(world.now, 4);
-    let (_, refusal) = advised.iter().find(|(unit, _)| unit.key().name == "i").unwrap();
-    assert!(!refusal.as_ref().unwrap().message().contains("wait until the hold"));
+    let reports = world.core.find_remedies(world.now, 4);
+    let (_, refusal) = reports.iter().find(|(unit, _)| unit.key().name == "i").unwrap();
+    assert!(!refusal.as_ref().unwrap().message().contains("wait until the reservation"));
     world.core.assert_consistent();
 }
 
 #[test]
-fn a_hold_keeps_places_for_pods_as_well_as_what_they_ask_for() {
+fn a_reservation_includes_pod_slots() {
     let mut world = blocked_by_one_pod(Profile::default());
     world.apply("pods tiny 9");
     let decided = world.decide_and_bind();
-    // Of twelve places four are the gang's and one is taken.
+    // Of twelve pod slots four are the gang's and one is used.
     assert_eq!(decided.matches("bind").count(), 7, "{decided}");
     world.apply("delete long");
     assert!(world.decide_and_bind().starts_with("g: bind g-0"));
 }
 
-/// Counts something of its own.
+/// A filter that counts a resource of its own.
 #[derive(Debug)]
 struct Licences;
 
@@ -261,17 +261,17 @@ impl Filter for Licences {
 }
 
 #[test]
-fn a_reservation_lets_no_pod_pass_where_a_custom_filter_counts() {
+fn a_reservation_admits_no_pod_where_a_custom_filter_counts() {
     let profile = Profile::default().with_filter(Arc::new(Licences)).unwrap();
     let mut world = blocked_by_one_pod(profile);
     world.apply("pod plain cpu=1");
-    assert!(world.decide().contains("plain: wait (0/2 nodes are available: 2 node(s) were held"));
+    assert!(world.decide().contains("plain: wait (0/2 nodes are available: 2 node(s) were reserved"));
 }
 
 #[test]
-fn a_pod_is_woken_when_room_beside_a_hold_grows_that_it_has_no_more_of_without_the_hold() {
-    // For the gang two of a's GPUs are held, which is all that is free. Then one more comes free. By CPU one small pod
-    // has room, before and after.
+fn a_pod_is_woken_when_only_the_unreserved_capacity_grows() {
+    // Two of a's GPUs are reserved for the gang, which is all that is free. Then one more becomes free. By CPU there is
+    // one slot for the small pod, before and after.
     let mut world = world(
         "node a gpu=4 cpu=1 memory=2; node b gpu=1 memory=1; pods x 2 gpu=1 node=a; pod y gpu=1 node=b;
          group g gang minCount=3 pods=3 gpu=1 memory=1",
@@ -286,21 +286,21 @@ fn a_pod_is_woken_when_room_beside_a_hold_grows_that_it_has_no_more_of_without_t
 }
 
 #[test]
-fn a_hold_keeps_host_ports() {
+fn a_reservation_includes_host_ports() {
     let mut world = world("node a gpu=2; pod run gpu=2; group g gang minCount=1 pods=1 gpu=1 port=80");
     world.decide_and_bind();
     world.now += MINUTE;
     world.apply("pod other port=81; pod same port=80");
     assert_snapshot!(world.decide_and_bind(), @"
     other: bind other to a
-    same: wait (0/1 nodes are available: 1 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
+    same: wait (0/1 nodes are available: 1 node(s) were reserved for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     ");
     world.apply("delete run");
     assert!(world.decide_and_bind().starts_with("g: bind g-0 to a"));
 }
 
 #[test]
-fn a_hold_ends_with_the_gangs_bind() {
+fn a_reservation_ends_with_the_gangs_bind() {
     let mut world = starved_gang();
     world.now += MINUTE;
     assert_eq!(world.core.next_at(), Some(world.now));
@@ -315,21 +315,21 @@ fn a_hold_ends_with_the_gangs_bind() {
 }
 
 #[test]
-fn a_hold_ends_by_itself_and_the_wait_begins_anew() {
+fn a_reservation_ends_by_itself_and_the_wait_starts_again() {
     let mut world = starved_gang();
     world.now += MINUTE;
     assert!(!small_pod(&mut world, 0, "run-0").contains("bind"));
-    // Nothing more comes free.
+    // Nothing more becomes free.
     assert_eq!(world.core.next_at(), Some(world.now + MINUTE));
     world.now += MINUTE;
     assert!(world.decide_and_bind().contains("small-0: bind small-0 to a"));
     assert_eq!(world.core.next_at(), Some(world.now + 2 * MINUTE));
 }
 
-/// How many minutes pass from each hold to the next, when they bring nothing.
-fn pauses_between_reservations(world: &mut TextCluster, holds_count: usize) -> Vec<u64> {
+/// How many minutes pass from each reservation without success to the next.
+fn pauses_between_reservations(world: &mut TextCluster, count: usize) -> Vec<u64> {
     let mut minutes = Vec::new();
-    for _ in 0..holds_count {
+    for _ in 0..count {
         let before = world.now;
         world.now = world.core.next_at().unwrap();
         assert!(!world.core.has_reservation());
@@ -343,11 +343,11 @@ fn pauses_between_reservations(world: &mut TextCluster, holds_count: usize) -> V
 }
 
 #[test]
-fn holds_that_bring_nothing_come_ever_more_seldom_until_the_gang_changes() {
+fn pauses_between_unsuccessful_reservations_double_until_the_gang_changes() {
     let mut world = starved_gang();
-    // Eight times as long as a hold lasts is the end of it.
+    // The longest pause is eight times the length of a reservation.
     assert_eq!(pauses_between_reservations(&mut world, 8), [1, 2, 4, 8, 16, 32, 40, 40]);
-    // All nodes are full, but it is another gang now.
+    // All nodes are full, but the gang has changed.
     world.apply("group g gang minCount=1");
     world.decide();
     assert_eq!(pauses_between_reservations(&mut world, 2), [1, 2]);
@@ -359,7 +359,7 @@ fn holds_that_bring_nothing_come_ever_more_seldom_until_the_gang_changes() {
 }
 
 #[test]
-fn a_hold_ends_when_the_gang_goes() {
+fn a_reservation_ends_when_the_gang_is_deleted() {
     let mut world = starved_gang();
     world.now += MINUTE;
     assert!(!small_pod(&mut world, 0, "run-0").contains("bind"));
@@ -368,7 +368,7 @@ fn a_hold_ends_when_the_gang_goes() {
 }
 
 #[test]
-fn a_hold_does_not_bind_units_that_come_first() {
+fn a_reservation_does_not_apply_to_units_before_the_gang() {
     let mut world = starved_gang();
     world.now += MINUTE;
     assert!(!small_pod(&mut world, 0, "run-0").contains("bind"));
@@ -377,7 +377,7 @@ fn a_hold_does_not_bind_units_that_come_first() {
 }
 
 #[test]
-fn nothing_is_held_for_a_gang_that_no_pod_that_leaves_can_help() {
+fn nothing_is_reserved_for_a_gang_that_would_not_fit_on_empty_nodes() {
     let mut world = world("node a gpu=2; pod run gpu=1; group g gang minCount=3 pods=3 gpu=1");
     world.decide_and_bind();
     world.now += 10 * MINUTE;
@@ -386,8 +386,8 @@ fn nothing_is_held_for_a_gang_that_no_pod_that_leaves_can_help() {
 }
 
 #[test]
-fn a_hold_for_a_gang_with_a_key_is_in_one_domain_that_could_take_it() {
-    // Rack s is too small for it at any time; the freest of the others is chosen.
+fn a_reservation_for_a_gang_with_a_key_is_in_one_domain_where_it_would_fit() {
+    // Rack s is always too small. Of the others, the one with the most free slots is chosen.
     let mut world = world(
         "node a gpu=2 rack=r; node b gpu=2 rack=r; node c gpu=1 rack=s; node d gpu=3 rack=t;
          pods ra 2 gpu=1 node=a; pods rb 2 gpu=1 node=b; pods rc 1 gpu=1 node=c; pods rd 3 gpu=1 node=d;
@@ -400,7 +400,8 @@ fn a_hold_for_a_gang_with_a_key_is_in_one_domain_that_could_take_it() {
     world.apply("pod small gpu=1");
     let decided = world.decide_and_bind();
     assert!(
-        decided.contains("1 node(s) were held for ns/g, which") && decided.contains("3 Insufficient nvidia.com/gpu."),
+        decided.contains("1 node(s) were reserved for ns/g, which")
+            && decided.contains("3 Insufficient nvidia.com/gpu."),
         "{decided}"
     );
     world.apply("delete rb-0");
@@ -410,7 +411,7 @@ fn a_hold_for_a_gang_with_a_key_is_in_one_domain_that_could_take_it() {
 }
 
 #[test]
-fn without_the_setting_nothing_is_held() {
+fn without_the_setting_nothing_is_reserved() {
     let mut world =
         TextCluster::with(Config { reserve_after: None, ..Config::default() }, "node a gpu=1; pod run gpu=1");
     world.decide_and_bind();
@@ -421,7 +422,7 @@ fn without_the_setting_nothing_is_held() {
     assert!(world.decide_and_bind().contains("small: bind"));
 }
 
-/// What it costs to decide about a group of `size` pods that come, wait, and then find room one by one.
+/// The cost of deciding about a group of `size` pods that arrive, wait, and then fit one by one.
 fn steps_for(size: usize) -> (u64, usize) {
     let mut world = TextCluster::of(&format!("node a gpu={size} pods=100000; group g basic"));
     world.apply(&format!("pods run {size} gpu=1"));
@@ -448,7 +449,7 @@ fn work_grows_with_the_size_of_a_group_and_not_with_its_square() {
     assert!(large <= 5 * small, "four times the pods took {large} steps after {small}");
 }
 
-/// The same for a gang: its pods come, it is refused, they are deleted one by one and come again.
+/// The same for a gang: its pods arrive, it is refused, and they are deleted one by one.
 fn steps_for_gang(size: usize) -> u64 {
     let mut world = TextCluster::of(&format!("node a gpu=1 pods=100000; group g gang minCount={}", size / 2));
     let before = world.core.steps_count();
@@ -464,7 +465,7 @@ fn steps_for_gang(size: usize) -> u64 {
 }
 
 #[test]
-fn a_refused_gang_costs_the_same_for_each_pod_that_comes_or_goes() {
+fn a_refused_gang_costs_the_same_for_each_pod_that_arrives_or_leaves() {
     let (small, large) = (steps_for_gang(50), steps_for_gang(200));
     assert!(large <= 5 * small, "four times the pods took {large} steps after {small}");
 }

@@ -1,4 +1,4 @@
-//! Gangs and basic groups: all or nothing, who counts, who waits for what.
+//! Gangs and Basic groups: all or nothing, which pods count, what wakes a group.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use serde_json::json;
 use super::text_cluster::{TextCluster, decide_text};
 use crate::{DecisionAction, RefusalCause};
 
-// Most pods here ask only for gpus. On nodes of 96 CPUs their assumed 100m do not move a score of whole percents, so
-// ties go to the node seen first and fill it.
+// Most pods here request only GPUs. On nodes of 96 CPUs their default of 100m does not change a score in whole
+// percents, so ties go to the node observed first and fill it.
 
 #[test]
 fn gang_is_bound_when_all_of_it_fits() {
@@ -29,7 +29,7 @@ fn gang_waits_when_one_pod_does_not_fit() {
 }
 
 #[test]
-fn pods_beyond_min_count_come_along_as_far_as_they_fit() {
+fn pods_beyond_min_count_are_placed_as_far_as_they_fit() {
     let cluster = "node a gpu=3; group trainer gang minCount=2 pods=5 gpu=1";
     assert_snapshot!(
         decide_text(cluster),
@@ -54,7 +54,7 @@ fn basic_group_places_each_pod_that_fits() {
 }
 
 #[test]
-fn competing_gangs_never_share_the_room_of_one() {
+fn competing_gangs_never_share_the_capacity_of_one() {
     let mut world = TextCluster::of(
         "node a gpu=3; node b gpu=3; group first gang minCount=4 pods=4 gpu=1; group second gang minCount=4 pods=4 gpu=1",
     );
@@ -69,7 +69,7 @@ fn competing_gangs_never_share_the_room_of_one() {
 // Shows: S002-19
 // Shows: U-TestPodGroupSequentialQueueing
 #[test]
-fn higher_priority_goes_first_and_equals_go_in_order() {
+fn higher_priority_is_first_and_equals_are_in_order() {
     let mut world = TextCluster::of(
         "group low gang minCount=1 pods=1 gpu=1; group also gang minCount=1 pods=1 gpu=1;
          group high gang minCount=1 groupPriority=10 pods=1 gpu=1; node a gpu=2",
@@ -83,7 +83,7 @@ fn higher_priority_goes_first_and_equals_go_in_order() {
 
 // Shows: S003-15
 #[test]
-fn gang_is_not_looked_at_before_its_pods_exist() {
+fn gang_is_not_decided_before_its_pods_exist() {
     let mut world = TextCluster::of("node a gpu=8; group trainer gang minCount=4 pods=3 gpu=1");
     assert_eq!(world.decide(), "");
     assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(1)));
@@ -125,7 +125,7 @@ fn replacement_joins_although_other_members_have_finished() {
 }
 
 #[test]
-fn later_pods_of_a_satisfied_gang_are_placed_as_they_come_while_others_run() {
+fn later_pods_of_a_satisfied_gang_are_placed_as_they_arrive_while_others_run() {
     // With AlwaysMin there is nothing to decide: three of four pods are too few.
     for (later, want) in [("OnceSatisfied", "trainer: bind trainer-new to a"), ("AlwaysMin", "")] {
         let mut world = TextCluster::of("node a gpu=4; group trainer gang minCount=4 pods=4 gpu=1");
@@ -137,7 +137,7 @@ fn later_pods_of_a_satisfied_gang_are_placed_as_they_come_while_others_run() {
 }
 
 #[test]
-fn a_satisfied_gang_of_which_nothing_runs_starts_as_a_whole() {
+fn a_satisfied_gang_without_running_pods_starts_as_a_whole() {
     let mut world = TextCluster::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1");
     world.decide_and_bind();
     world.apply("group trainer gang minCount=3 placed=True; delete trainer-0; delete trainer-1; delete trainer-2");
@@ -151,7 +151,7 @@ fn a_satisfied_gang_of_which_nothing_runs_starts_as_a_whole() {
 fn gang_in_flight_is_decided_again_only_for_new_pods() {
     let mut world = TextCluster::of("node a gpu=4; group trainer gang minCount=2 pods=2 gpu=1");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to a, trainer-1 to a");
-    // The watch shows a pod once more from before its bind.
+    // The watch shows the pod once more in a state from before its bind.
     world.change_pod("trainer-0", |pod| pod["status"]["conditions"] = json!([]));
     assert_eq!(world.decide(), "");
     world.apply("pod trainer-2 group=trainer gpu=1");
@@ -159,7 +159,7 @@ fn gang_in_flight_is_decided_again_only_for_new_pods() {
 }
 
 #[test]
-fn failed_bind_frees_the_place_and_backs_off_longer_each_time() {
+fn failed_bind_frees_the_capacity_and_backs_off_longer_each_time() {
     let mut world = TextCluster::of("node a gpu=2; group trainer gang minCount=2 pods=2 gpu=1");
     for seconds in [1, 2, 4, 8, 10, 10] {
         assert_eq!(world.decide(), "trainer: bind trainer-0 to a, trainer-1 to a");
@@ -177,7 +177,7 @@ fn failed_bind_frees_the_place_and_backs_off_longer_each_time() {
 
 // Shows: U-TestPodGroupQueueing
 #[test]
-fn refused_gang_is_retried_when_room_comes_and_not_before() {
+fn refused_gang_is_retried_when_capacity_grows_and_not_before() {
     let mut world = TextCluster::of(
         "node a gpu=2; node b gpu=2 taint=k:NoSchedule; pod x node=a gpu=1 cpu=1; pod y node=a cpu=1;
          group trainer gang minCount=2 pods=2 gpu=1",
@@ -199,8 +199,8 @@ fn refused_gang_is_retried_when_room_comes_and_not_before() {
 }
 
 #[test]
-fn room_behind_a_lifted_taint_is_noticed_when_it_comes_later() {
-    // A node refused for its taint was also full: lifting the taint alone does not help, the pod that leaves next does.
+fn capacity_behind_a_removed_taint_is_noticed_when_it_grows_later() {
+    // The node was tainted and full. Removing the taint alone does not help, the pod that leaves next does.
     let mut world = TextCluster::of("node a gpu=1 taint=k:NoSchedule; pod x node=a gpu=1; pod p gpu=1");
     assert!(world.decide().starts_with("p: wait"));
     world.apply("node a gpu=1");
@@ -210,10 +210,10 @@ fn room_behind_a_lifted_taint_is_noticed_when_it_comes_later() {
 }
 
 #[test]
-fn refusal_tells_whether_waiting_can_help() {
-    for (case, text, could_wait) in [
-        ("room is taken", "node a gpu=2; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1", true),
-        ("never any room", "node a gpu=1; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1", false),
+fn refusal_says_whether_waiting_can_help() {
+    for (case, text, can_fit_later) in [
+        ("capacity is in use", "node a gpu=2; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1", true),
+        ("never enough capacity", "node a gpu=1; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1", false),
         ("node is tainted", "node a gpu=2 taint=k:NoSchedule; group g gang minCount=2 pods=2 gpu=1", false),
         (
             "domains too small",
@@ -226,14 +226,14 @@ fn refusal_tells_whether_waiting_can_help() {
         let DecisionAction::Wait(refusal) = decision.action else { panic!("{case}") };
         assert_eq!(
             (refusal.cause, refusal.can_fit_later, refusal.proven),
-            (RefusalCause::DoesNotFit, could_wait, true),
+            (RefusalCause::DoesNotFit, can_fit_later, true),
             "{case}"
         );
     }
 }
 
 #[test]
-fn gated_and_deleting_members_neither_count_nor_go() {
+fn gated_and_deleting_members_neither_count_nor_are_placed() {
     let mut world = TextCluster::of("node a gpu=4; group g gang minCount=2 pods=1 gpu=1; pod g-1 group=g gpu=1 gate=x");
     assert_eq!(world.decide(), "");
     world.change_pod("g-1", |pod| pod["spec"]["schedulingGates"] = json!([]));

@@ -1,4 +1,4 @@
-//! Who counts: foreign pods, other schedulers, other priorities, gates; and groups that come late.
+//! Which pods are members: other owners, other schedulers, other priorities, gates; and groups that are created late.
 
 use std::time::Duration;
 
@@ -37,13 +37,13 @@ fn a_bound_pod_of_another_owner_does_not_count_either() {
 }
 
 #[test]
-fn pods_of_something_between_the_owner_and_them_count() {
+fn pods_of_a_controller_between_the_owner_and_them_count() {
     let mut world = TextCluster::of("node a; group g gang minCount=2 owner=JobSet:s; pods p 2 group=g owner=Job:a");
     assert_snapshot!(world.decide(), @"g: bind p-0 to a, p-1 to a");
 }
 
 #[test]
-fn who_belongs_is_judged_anew_when_the_group_gets_an_owner() {
+fn membership_is_evaluated_again_when_the_group_gets_an_owner() {
     let mut world = TextCluster::of("node a; pod own group=g owner=Job:a; pod other group=g owner=Job:b");
     assert_eq!(world.decide(), "");
     world.apply("group g gang minCount=2 owner=Job:a");
@@ -54,15 +54,15 @@ fn who_belongs_is_judged_anew_when_the_group_gets_an_owner() {
 
 // Shows: U-TestPodGroupDependentRequiredValidation
 #[test]
-fn a_member_of_another_scheduler_holds_back_only_itself() {
+fn a_member_of_another_scheduler_blocks_only_itself() {
     let mut world = TextCluster::of(
         "node a gpu=8; group g gang minCount=2 pods=2 gpu=1; pod theirs group=g scheduler=other gpu=1;
          group h gang minCount=2 pods=1 gpu=1; pod his group=h scheduler=other gpu=1",
     );
     assert_snapshot!(world.decide(), @"g: bind g-0 to a, g-1 to a");
     world.now += Duration::from_secs(1);
-    assert_snapshot!(world.decide(), @"h: wait (waiting for pods: 1 of minCount 2 exist (1 is another scheduler's))");
-    // Once it is bound, whoever did it, it is a member that has its place.
+    assert_snapshot!(world.decide(), @"h: wait (waiting for pods: 1 of minCount 2 exist (1 belongs to another scheduler))");
+    // Once it is bound, by whichever scheduler, it is a placed member.
     world.change_pod("his", |pod| pod["spec"]["nodeName"] = json!("a"));
     assert_snapshot!(world.decide(), @"h: bind h-0 to a");
 }
@@ -76,14 +76,14 @@ fn a_pod_of_another_priority_counts_or_is_refused_alone_as_configured() {
     assert_snapshot!(world.decide(), @"g: bind same to a, low to a");
     let mut world =
         TextCluster::with(Config { priority_mismatch: PriorityMismatch::Refused, ..Config::default() }, text);
-    assert_snapshot!(world.decide(), @"low: wait (the priority of this pod is not that of podgroup ns/g)");
+    assert_snapshot!(world.decide(), @"low: wait (the priority of this pod differs from that of podgroup ns/g)");
     world.apply("pod more group=g priority=5");
     assert_snapshot!(world.decide(), @"g: bind same to a, more to a");
 }
 
 // Shows: S002-38
 #[test]
-fn a_gated_member_holds_back_a_basic_group_that_shares_a_domain() {
+fn a_gated_member_blocks_a_basic_group_with_a_topology_key() {
     let mut world = TextCluster::of(
         "node a gpu=1 rack=r; node b gpu=4 rack=s; group g basic key=rack pods=1 gpu=1; pod late group=g gpu=1 gate=x",
     );
@@ -92,10 +92,10 @@ fn a_gated_member_holds_back_a_basic_group_that_shares_a_domain() {
     let decision = world.core.next(world.now).unwrap();
     let DecisionAction::Wait(refusal) = decision.action else { panic!("{decision:?}") };
     assert_eq!(refusal.cause, RefusalCause::Gated);
-    assert_snapshot!(refusal.message(), @"waiting for all pods of the group, which have to share one topology domain (1 is gated)");
+    assert_snapshot!(refusal.message(), @"waiting for all pods of the group, which must share one topology domain (1 is gated)");
     world.change_pod("late", |pod| pod["spec"]["schedulingGates"] = json!([]));
     assert_snapshot!(world.decide(), @"g: bind g-0 to b, late to b");
-    // Begun, it is in its domain, and a gated pod holds back only itself.
+    // Once started, the group has its domain, and a gated pod blocks only itself.
     world.apply("pod later group=g gpu=1 gate=x; pod more group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: bind more to b");
 }
@@ -103,7 +103,7 @@ fn a_gated_member_holds_back_a_basic_group_that_shares_a_domain() {
 // Shows: S002-38
 // Shows: S004-14
 #[test]
-fn a_gated_member_of_any_other_group_holds_back_only_itself() {
+fn a_gated_member_of_any_other_group_blocks_only_itself() {
     for policy in ["basic", "gang minCount=2", "gang minCount=2 key=rack"] {
         let mut world = TextCluster::of(&format!(
             "node a gpu=4 rack=r; group g {policy} pods=2 gpu=1; pod late group=g gpu=1 gate=x"
@@ -123,7 +123,7 @@ fn late_pods_join_and_replacements_need_no_second_quorum() {
 }
 
 #[test]
-fn a_group_that_goes_and_comes_again_takes_its_pods_back() {
+fn a_group_that_is_deleted_and_created_again_gets_its_pods_back() {
     let mut world = TextCluster::of("node a gpu=2; group g gang minCount=2 pods=2 gpu=2");
     assert!(world.decide().starts_with("g: wait"));
     world.forget_group("g");

@@ -1,4 +1,5 @@
-//! Gangs whose pods differ: a way is found where there is one, and "no" is proven where the search ends.
+//! Gangs with pods of several classes: a placement is found if one exists, and the refusal is proven if the search
+//! ends.
 
 use std::time::Duration;
 
@@ -35,28 +36,29 @@ fn large_extra_pods_do_not_keep_a_gang_from_its_min_count() {
     assert_snapshot!(decide_text(cluster), @"g: bind s-0 to a, s-1 to a, s-2 to a, s-3 to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
 }
 
-/// Only 3 + 3 and 2 + 2 + 2 fill both nodes. Pods go to the emptier node, so that neither order of the classes finds it.
-const ONE_WAY: &str = "node a cpu=6; node b cpu=6;
+/// Only 3 + 3 and 2 + 2 + 2 fill both nodes. Pods are placed on the emptier node, so neither order of the classes
+/// finds this.
+const ONE_PLACEMENT: &str = "node a cpu=6; node b cpu=6;
     group g gang minCount=5; pods x 2 group=g cpu=3; pods y 3 group=g cpu=2";
 
 #[test]
-fn a_way_that_only_a_search_finds_is_found() {
-    assert_snapshot!(decide_text(ONE_WAY), @"g: bind x-0 to a, x-1 to a, y-0 to b, y-1 to b, y-2 to b");
+fn a_placement_that_only_a_search_finds_is_found() {
+    assert_snapshot!(decide_text(ONE_PLACEMENT), @"g: bind x-0 to a, x-1 to a, y-0 to b, y-1 to b, y-2 to b");
 }
 
 #[test]
-fn a_refusal_is_proven_when_the_search_ended_and_not_when_it_was_too_long() {
-    let short_of_one = format!("{ONE_WAY}; pod z node=b cpu=1");
+fn a_refusal_is_proven_when_the_search_ended_and_not_when_it_gave_up() {
+    let short_of_one = format!("{ONE_PLACEMENT}; pod z node=b cpu=1");
     let mut complete = TextCluster::of(&short_of_one);
     let refusal = refused(&mut complete);
     assert_eq!((refusal.proven, refusal.can_fit_later), (true, true));
     assert_snapshot!(refusal.message(), @"gang of 5 does not fit: 4 of 5 pods fit (1 more needed; Insufficient cpu on 2 of 2 nodes)");
     assert!(!refused(&mut without_search(&short_of_one)).proven);
-    assert!(!refused(&mut without_search(ONE_WAY)).proven, "it fits, but nobody looked");
+    assert!(!refused(&mut without_search(ONE_PLACEMENT)).proven, "it fits, but there was no search");
 }
 
 #[test]
-fn what_the_sums_deny_is_proven_without_a_search() {
+fn what_the_sums_reject_is_proven_without_a_search() {
     let refusal = refused(&mut without_search(
         "node a gpu=4; group g gang minCount=4; pods s 3 group=g gpu=1; pod l group=g gpu=5",
     ));
@@ -77,9 +79,10 @@ fn the_number_that_fits_is_one_that_fits_together() {
 }
 
 #[test]
-fn a_waiting_gang_is_tried_again_when_the_pod_in_its_way_goes() {
-    // A gang of mixed pods was refused, unproven, because of the order in which they were tried. The largest pod then
-    // went, the others would have fitted, and nobody looked: fewer pods were held to help nobody.
+fn a_waiting_gang_is_tried_again_when_the_pod_in_its_way_is_deleted() {
+    // A gang of mixed pods was refused, unproven, because of the order in which its pods were tried. Then the largest pod
+    // was deleted, and the others would have fitted. The gang was not tried again, because fewer pods were thought not to
+    // help.
     let mut world = without_search(
         "node a cpu=6; node b cpu=6; group g gang minCount=4;
          pod w group=g cpu=4; pods x 2 group=g cpu=3; pod y group=g cpu=2; pod large group=g cpu=5",
@@ -89,8 +92,8 @@ fn a_waiting_gang_is_tried_again_when_the_pod_in_its_way_goes() {
     assert_snapshot!(world.decide(), @"g: bind w to a, x-0 to b, x-1 to b, y to a");
 }
 
-/// A gang of a 2-GPU and a 3-GPU pod waits; a node takes each of them, and not both.
-fn leader_and_worker_that_wait(cluster: &str) -> TextCluster {
+/// A gang of a 2-GPU and a 3-GPU pod waits; each of them fits on the node, but not both.
+fn waiting_leader_and_worker(cluster: &str) -> TextCluster {
     let mut world = TextCluster::of(cluster);
     world.apply("group g gang minCount=2; pod leader group=g gpu=3; pod worker group=g gpu=2");
     assert!(refused(&mut world).proven);
@@ -99,32 +102,32 @@ fn leader_and_worker_that_wait(cluster: &str) -> TextCluster {
 
 #[test]
 fn a_gang_of_two_sizes_is_woken_when_what_both_use_grows() {
-    // A leader fits before and after, and so does a worker, or two: by neither class does the node have more slots.
+    // A leader fits before and after, and so do one or two workers: neither class has more slots on the node.
     let bound = "g: bind leader to a, worker to a";
-    let mut world = leader_and_worker_that_wait("node a gpu=5; pod small node=a gpu=1");
+    let mut world = waiting_leader_and_worker("node a gpu=5; pod small node=a gpu=1");
     world.apply("delete small");
     assert_eq!(world.decide(), bound);
-    let mut world = leader_and_worker_that_wait("node a gpu=4");
+    let mut world = waiting_leader_and_worker("node a gpu=4");
     world.apply("node a gpu=5");
     assert_eq!(world.decide(), bound);
-    // The same where places for pods are what is scarce.
-    let mut world = leader_and_worker_that_wait("node a gpu=8 pods=3; pod x node=a; pod y node=a");
+    // The same where pod slots are scarce.
+    let mut world = waiting_leader_and_worker("node a gpu=8 pods=3; pod x node=a; pod y node=a");
     world.apply("delete x");
     assert_eq!(world.decide(), bound);
     assert_eq!(world.core.take_missed_wakeups(), 0);
 }
 
 #[test]
-fn a_unit_that_an_explanation_or_advice_finds_to_fit_is_decided_next_and_counted() {
+fn a_unit_that_an_explanation_or_remedy_search_finds_to_fit_is_decided_next_and_counted() {
     let unit = Unit::Group(ObjectKey::new("ns", "g"));
-    for by_advice in [true, false] {
-        // Without a search the one way is missed. A pod that takes room brings another order of nodes, which finds it:
-        // nothing has grown, so nothing wakes the gang.
-        let mut world = without_search(ONE_WAY);
+    for by_remedy_search in [true, false] {
+        // Without a search the one placement is missed. A pod that uses memory changes the order of nodes, which finds
+        // it. No resource has grown, so no event wakes the gang.
+        let mut world = without_search(ONE_PLACEMENT);
         assert!(!refused(&mut world).proven);
         world.apply("pod z node=b memory=1Ti");
         assert_eq!((world.decide().as_str(), world.core.take_missed_wakeups()), ("", 0));
-        if by_advice {
+        if by_remedy_search {
             assert_eq!(world.core.find_remedies(world.now, 1), [(unit.clone(), None)]);
         } else {
             assert!(world.core.explain(&unit, &[]).unwrap().fits_now);
@@ -137,7 +140,7 @@ fn a_unit_that_an_explanation_or_advice_finds_to_fit_is_decided_next_and_counted
 
 #[test]
 fn a_gang_of_two_sizes_is_not_woken_by_what_it_does_not_use() {
-    let mut world = leader_and_worker_that_wait("node a gpu=4 cpu=8; pod plain node=a cpu=8");
+    let mut world = waiting_leader_and_worker("node a gpu=4 cpu=8; pod plain node=a cpu=8");
     world.apply("delete plain; node a gpu=4 cpu=16");
     assert_eq!(world.decide(), "");
 }
@@ -155,7 +158,7 @@ fn a_gang_with_one_large_pod_too_many_is_bound_without_it() {
 }
 
 #[test]
-fn pods_that_cannot_help_bring_a_refused_gang_back_only_for_its_numbers() {
+fn pods_that_cannot_help_requeue_a_refused_gang_only_for_its_numbers() {
     let mut world = TextCluster::of("node a gpu=2; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1");
     assert!(refused(&mut world).proven);
     world.apply("pod g-2 group=g gpu=1; delete g-0");
@@ -163,13 +166,13 @@ fn pods_that_cannot_help_bring_a_refused_gang_back_only_for_its_numbers() {
     assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(1)));
     world.now += Duration::from_secs(1);
     assert_snapshot!(world.decide(), @"g: wait (gang of 2 does not fit: 1 of 2 pods fit (1 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes))");
-    // A pod of another class may well help: it needs no GPU.
+    // A pod of another class may help: it needs no GPU.
     world.apply("pod g-3 group=g");
     assert_snapshot!(world.decide(), @"g: bind g-1 to a, g-3 to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
 }
 
 #[test]
-fn a_search_in_each_of_several_domains_finds_the_one_that_does() {
+fn a_search_in_each_of_several_domains_finds_the_one_that_fits() {
     let cluster = "node a cpu=6 rack=r1; node b cpu=5 rack=r1; node c cpu=6 rack=r2; node d cpu=6 rack=r2;
         group g gang minCount=5 key=rack; pods x 2 group=g cpu=3; pods y 3 group=g cpu=2";
     assert_snapshot!(decide_text(cluster), @"g: bind x-0 to c, x-1 to c, y-0 to d, y-1 to d, y-2 to d");

@@ -1,4 +1,4 @@
-//! Nodes that were given more pods than they have room for, as by two schedulers on a server that looks at no bind.
+//! Over-committed nodes, as by two schedulers on a server that does not check binds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::{Config, DecisionAction, Profile, ReleaseReason};
 
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The watch shows pods that somebody bound, one after the other.
+/// The watch shows pods that another scheduler bound, one after the other.
 fn show(world: &mut TextCluster, pods: &[&str], node: &str) {
     pods.iter().for_each(|pod| world.show_bound(pod, node));
 }
 
-/// What is decided once a node has had too many for long enough.
+/// What is decided once a node has been over-committed for long enough.
 fn decide_later(world: &mut TextCluster) -> String {
     assert_eq!(world.decide(), "", "not at once");
     world.now += PAUSE;
@@ -26,7 +26,7 @@ fn decide_later(world: &mut TextCluster) -> String {
 }
 
 #[test]
-fn of_two_pods_in_the_same_room_the_one_that_was_bound_last_makes_way() {
+fn of_two_pods_with_the_same_capacity_the_one_bound_last_is_released() {
     let mut world = TextCluster::of("node a gpu=1; pod old gpu=1 owner=Job:j; pod new gpu=1 owner=Job:k");
     show(&mut world, &["new", "old"], "a");
     assert_eq!(world.decide(), "");
@@ -34,11 +34,11 @@ fn of_two_pods_in_the_same_room_the_one_that_was_bound_last_makes_way() {
     world.now += PAUSE;
     let decision = world.core.next(world.now).unwrap();
     let DecisionAction::Release(release) = &decision.action else { panic!("{decision:?}") };
-    assert_eq!(release.pods[0].pod.name, "old", "who was made first does not matter");
-    assert_snapshot!(release.message(), @"node a has 1 nvidia.com/gpu, and its pods ask for 2: this one was bound when nothing was left for it, and makes way");
+    assert_eq!(release.pods[0].pod.name, "old", "the order of creation does not matter");
+    assert_snapshot!(release.message(), @"node a has 1 nvidia.com/gpu, and its pods request 2; this pod was bound beyond the node's capacity and is released");
     assert_eq!(world.decide(), "", "once");
     world.now += PAUSE;
-    assert_eq!(world.decide(), "old: release old", "it is asked again while it stays");
+    assert_eq!(world.decide(), "old: release old", "it is released again while it exists");
     world.apply("delete old");
     world.now += PAUSE;
     assert_eq!((world.decide(), world.core.next_at()), (String::new(), None));
@@ -86,22 +86,22 @@ fn a_node_that_is_gone_releases_no_pod() {
 }
 
 #[test]
-fn only_managed_pods_seen_bound_by_our_scheduler_are_released() {
+fn only_managed_pods_of_our_scheduler_with_an_observed_bind_are_released() {
     for (case, second) in [
-        ("nobody makes it anew", "pod y gpu=1"),
-        ("another scheduler's", "pod y gpu=1 owner=Job:k scheduler=other"),
-        ("it asks for nothing that is short", "pod y cpu=1 owner=Job:k"),
+        ("no controller recreates it", "pod y gpu=1"),
+        ("of another scheduler", "pod y gpu=1 owner=Job:k scheduler=other"),
+        ("it does not request what is over-committed", "pod y cpu=1 owner=Job:k"),
     ] {
         let mut world = TextCluster::of(&format!("node a gpu=1; pod x gpu=1 owner=Job:j; {second}"));
         show(&mut world, &["x", "y"], "a");
         assert_eq!(decide_later(&mut world), "", "{case}");
     }
     let mut world = TextCluster::of("node a gpu=1; pods p 2 node=a gpu=1 owner=Job:k");
-    assert_eq!(decide_later(&mut world), "", "first seen on its node, as after a restart");
+    assert_eq!(decide_later(&mut world), "", "first observed on its node, as after a restart");
 }
 
 #[test]
-fn a_pod_of_ours_makes_way_behind_one_that_stays_anyway() {
+fn a_pod_of_ours_is_released_behind_one_that_cannot_be() {
     let mut world = TextCluster::of(
         "node a gpu=1; pod x gpu=1 owner=Job:j; pod other gpu=1 scheduler=other; pod y gpu=1 owner=Job:k",
     );
@@ -110,7 +110,7 @@ fn a_pod_of_ours_makes_way_behind_one_that_stays_anyway() {
 }
 
 #[test]
-fn a_bind_of_our_own_that_is_under_way_is_after_the_one_that_is_shown() {
+fn our_own_bind_in_flight_counts_after_the_observed_one() {
     let mut world = TextCluster::of("node a gpu=1; pod ours gpu=1 owner=Job:j");
     assert_snapshot!(world.decide(), @"ours: bind ours to a");
     world.apply("pod theirs gpu=1 owner=Job:k");
@@ -119,14 +119,14 @@ fn a_bind_of_our_own_that_is_under_way_is_after_the_one_that_is_shown() {
 }
 
 #[test]
-fn too_many_pods_are_too_many_whatever_they_ask_for() {
+fn a_node_can_be_overcommitted_by_the_number_of_pods() {
     let mut world = TextCluster::of("node a pods=2; pods p 3 owner=Job:j");
     show(&mut world, &["p-1", "p-2", "p-0"], "a");
     assert_snapshot!(decide_later(&mut world), @"p-0: release p-0");
 }
 
 #[test]
-fn of_two_gangs_bound_at_once_the_first_to_begin_is_left_whole() {
+fn of_two_gangs_bound_at_once_the_first_to_start_stays_whole() {
     let mut world = TextCluster::of("node a gpu=4; group red gang minCount=4; group blue gang minCount=4");
     world.apply("pods red 4 gpu=1 group=red owner=Job:r; pods blue 4 gpu=1 group=blue owner=Job:b");
     for number in 0..4 {
@@ -141,7 +141,7 @@ fn of_two_gangs_bound_at_once_the_first_to_begin_is_left_whole() {
             });
         }
     }
-    // By the order of binds half of each would go, and neither could work.
+    // By the order of binds half of each gang would be released, and neither could work.
     assert_snapshot!(decide_later(&mut world), @"
     red-3: release red-3
     red-2: release red-2
@@ -151,7 +151,7 @@ fn of_two_gangs_bound_at_once_the_first_to_begin_is_left_whole() {
 }
 
 #[test]
-fn what_a_profile_does_not_count_is_not_short() {
+fn a_resource_that_the_profile_ignores_is_not_overcommitted() {
     let args = FitArgs { ignored_resource_groups: BTreeSet::from(["nvidia.com".to_owned()]), ..FitArgs::default() };
     let ignoring = |filter: FilterPlugin| match filter {
         FilterPlugin::NodeResourcesFit(_) => FilterPlugin::NodeResourcesFit(args.clone()),
@@ -173,7 +173,7 @@ fn without_the_setting_no_pod_is_released() {
     assert_eq!(decide_later(&mut world), "");
 }
 
-/// Something that happens to a node.
+/// A step of a generated history.
 #[derive(Clone, Debug)]
 enum OvercommitStep {
     Node {
@@ -181,7 +181,7 @@ enum OvercommitStep {
         gpu: u8,
         pods: u8,
     },
-    /// Somebody binds a new pod, whether it fits or not.
+    /// Another component binds a new pod, whether it fits or not.
     Bind {
         node: u8,
         gpu: u8,
@@ -194,7 +194,7 @@ enum OvercommitStep {
     Delete {
         pod: u8,
     },
-    /// Time passes, and whoever has to leave is gone.
+    /// Time passes, and released pods are deleted.
     Pass,
 }
 
@@ -206,11 +206,11 @@ enum PodOrigin {
 }
 
 fn steps() -> impl Strategy<Value = Vec<OvercommitStep>> {
-    let who = prop_oneof![6 => Just(PodOrigin::Ours), 1 => Just(PodOrigin::Unmanaged), 1 => Just(PodOrigin::Others)];
+    let origin = prop_oneof![6 => Just(PodOrigin::Ours), 1 => Just(PodOrigin::Unmanaged), 1 => Just(PodOrigin::Others)];
     let step = prop_oneof![
         2 => (0..3u8, 0..6u8, 1..6u8).prop_map(|(name, gpu, pods)| OvercommitStep::Node { name, gpu, pods }),
-        8 => (0..3u8, 0..3u8, prop::option::weighted(0.4, 0..2u8), who)
-            .prop_map(|(node, gpu, gang, who)| OvercommitStep::Bind { node, gpu, gang, origin: who }),
+        8 => (0..3u8, 0..3u8, prop::option::weighted(0.4, 0..2u8), origin)
+        .prop_map(|(node, gpu, gang, origin)| OvercommitStep::Bind { node, gpu, gang, origin }),
         1 => any::<u8>().prop_map(|pod| OvercommitStep::Leave { pod }),
         2 => any::<u8>().prop_map(|pod| OvercommitStep::Delete { pod }),
         2 => Just(OvercommitStep::Pass),
@@ -225,7 +225,7 @@ struct OvercommitPod {
     gang: Option<u8>,
     origin: PodOrigin,
     leaving: bool,
-    /// It did not fit beside those that were there when it was bound.
+    /// It did not fit beside the pods that were there when it was bound.
     overcommitted: bool,
 }
 
@@ -233,13 +233,13 @@ struct OvercommitRun {
     world: TextCluster,
     nodes: BTreeMap<String, (i64, i64)>,
     pods: BTreeMap<String, OvercommitPod>,
-    made: usize,
+    created_count: usize,
 }
 
 impl OvercommitRun {
     fn of(steps: &[OvercommitStep]) -> OvercommitRun {
         let world = TextCluster::of("group g0 gang minCount=2; group g1 gang minCount=3");
-        let mut run = OvercommitRun { world, nodes: BTreeMap::new(), pods: BTreeMap::new(), made: 0 };
+        let mut run = OvercommitRun { world, nodes: BTreeMap::new(), pods: BTreeMap::new(), created_count: 0 };
         steps.iter().for_each(|step| run.apply(step));
         run.apply(&OvercommitStep::Pass);
         run
@@ -254,8 +254,8 @@ impl OvercommitRun {
                 self.nodes.insert(format!("n{name}"), (i64::from(*gpu), i64::from(*pods)));
                 self.world.apply(&format!("node n{name} gpu={gpu} pods={pods}"));
             }
-            OvercommitStep::Bind { node, gpu, gang, origin: who } => {
-                self.bind(&format!("n{node}"), i64::from(*gpu), *gang, *who)
+            OvercommitStep::Bind { node, gpu, gang, origin } => {
+                self.bind(&format!("n{node}"), i64::from(*gpu), *gang, *origin)
             }
             OvercommitStep::Leave { pod } => {
                 if let Some(name) = nth(*pod, &self.pods) {
@@ -274,20 +274,20 @@ impl OvercommitRun {
         }
     }
 
-    fn bind(&mut self, node: &str, gpu: i64, gang: Option<u8>, who: PodOrigin) {
+    fn bind(&mut self, node: &str, gpu: i64, gang: Option<u8>, origin: PodOrigin) {
         if !self.nodes.contains_key(node) {
             return;
         }
-        self.made += 1;
-        let name = format!("p{:03}", self.made);
-        let owner = if who == PodOrigin::Unmanaged { "" } else { "owner=Job:j" };
-        let scheduler = if who == PodOrigin::Others { "scheduler=other" } else { "" };
+        self.created_count += 1;
+        let name = format!("p{:03}", self.created_count);
+        let owner = if origin == PodOrigin::Unmanaged { "" } else { "owner=Job:j" };
+        let scheduler = if origin == PodOrigin::Others { "scheduler=other" } else { "" };
         let group = gang.map(|gang| format!("group=g{gang}")).unwrap_or_default();
         self.world.apply(&format!("pod {name} gpu={gpu} {owner} {scheduler} {group}"));
-        let beyond = self.exceeds(node, gpu, |_| true);
+        let overcommitted = self.exceeds(node, gpu, |_| true);
         self.pods.insert(
             name.clone(),
-            OvercommitPod { node: node.to_owned(), gpu, gang, origin: who, leaving: false, overcommitted: beyond },
+            OvercommitPod { node: node.to_owned(), gpu, gang, origin, leaving: false, overcommitted },
         );
         self.world.show_bound(&name, node);
     }
@@ -296,8 +296,8 @@ impl OvercommitRun {
     fn exceeds(&self, node: &str, gpu: i64, counts: impl Fn(&OvercommitPod) -> bool) -> bool {
         let (gpus, pods) = self.nodes[node];
         let on: Vec<&OvercommitPod> = self.pods.values().filter(|pod| pod.node == node && counts(pod)).collect();
-        let taken: i64 = on.iter().map(|pod| pod.gpu).sum();
-        on.len() as i64 + 1 > pods || (gpu > 0 && taken + gpu > gpus)
+        let used: i64 = on.iter().map(|pod| pod.gpu).sum();
+        on.len() as i64 + 1 > pods || (gpu > 0 && used + gpu > gpus)
     }
 
     fn pass(&mut self) {
@@ -311,46 +311,46 @@ impl OvercommitRun {
                 }
             }
         }
-        let suspects = self.suspects();
-        let mut gone = BTreeMap::new();
+        let candidates = self.candidates();
+        let mut deleted = BTreeMap::new();
         for name in &released {
-            assert!(suspects.contains(name), "{name} was bound within what there was");
-            gone.insert(name.clone(), self.pods.remove(name).expect("a pod is released once"));
+            assert!(candidates.contains(name), "{name} was bound within the capacity");
+            deleted.insert(name.clone(), self.pods.remove(name).expect("a pod is released once"));
             self.world.delete(name);
         }
-        for (name, pod) in &gone {
+        for (name, pod) in &deleted {
             assert!(self.exceeds(&pod.node, pod.gpu, |pod| !pod.leaving), "{name} could have stayed");
         }
-        for name in suspects.iter().filter(|name| !gone.contains_key(*name)) {
+        for name in candidates.iter().filter(|name| !deleted.contains_key(*name)) {
             let pod = self.pods.remove(name).unwrap();
-            assert!(!self.exceeds(&pod.node, pod.gpu, |pod| !pod.leaving), "{name} stays and is too many");
+            assert!(!self.exceeds(&pod.node, pod.gpu, |pod| !pod.leaving), "{name} stays but does not fit");
             self.pods.insert(name.clone(), pod);
         }
-        // Whoever kept its place keeps it.
+        // Pods that may stay now stay.
         self.pods.values_mut().for_each(|pod| pod.overcommitted = false);
         self.world.core.assert_consistent();
     }
 
-    /// Pods that may have to leave: those bound beyond what there was, and of their gangs all on that node.
-    fn suspects(&self) -> BTreeSet<String> {
+    /// Pods that may have to leave: those bound beyond the capacity, and all pods of their gangs on that node.
+    fn candidates(&self) -> BTreeSet<String> {
         let ours = |pod: &OvercommitPod| pod.origin == PodOrigin::Ours && !pod.leaving;
-        let beyond = |pod: &&OvercommitPod| pod.overcommitted && pod.origin == PodOrigin::Ours;
+        let is_surplus = |pod: &&OvercommitPod| pod.overcommitted && pod.origin == PodOrigin::Ours;
         let gangs: BTreeSet<(&str, u8)> =
-            self.pods.values().filter(beyond).filter_map(|pod| Some((&*pod.node, pod.gang?))).collect();
-        let is_suspect =
+            self.pods.values().filter(is_surplus).filter_map(|pod| Some((&*pod.node, pod.gang?))).collect();
+        let is_candidate =
             |pod: &OvercommitPod| pod.overcommitted || pod.gang.is_some_and(|gang| gangs.contains(&(&*pod.node, gang)));
-        let suspects = self.pods.iter().filter(|(_, pod)| ours(pod) && is_suspect(pod));
-        suspects.map(|(name, _)| name.clone()).collect()
+        let candidates = self.pods.iter().filter(|(_, pod)| ours(pod) && is_candidate(pod));
+        candidates.map(|(name, _)| name.clone()).collect()
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever leaves was bound beyond what there was (or its gang was), could not have stayed, and nobody stays who was
-    /// and is too many.
+    /// A released pod was bound beyond the capacity (or its gang was) and does not fit. A pod bound beyond the
+    /// capacity that stays fits.
     #[test]
-    fn no_more_leave_than_have_to_and_none_that_was_bound_within_what_there_was(steps in steps()) {
+    fn exactly_the_pods_that_do_not_fit_are_released(steps in steps()) {
         OvercommitRun::of(&steps);
     }
 }

@@ -1,4 +1,4 @@
-//! What holds on every generated cluster, whatever happens to it.
+//! Properties that hold on every generated cluster, after every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::text_cluster::{TextCluster, line};
 use crate::{Config, Decision, DecisionAction, Refusal, RefusalCause};
 
-/// Something that happens. Numbers are taken modulo what there is.
+/// A step of a generated history. Numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
 pub(super) enum PropertyStep {
     Node {
@@ -22,7 +22,7 @@ pub(super) enum PropertyStep {
     DropNode {
         name: u8,
     },
-    /// `leader`: how many GPUs its first pod asks for, if that is another number than its other pods do.
+    /// `leader`: how many GPUs its first pod requests, if different from its other pods.
     Group {
         min_count: u8,
         extra: u8,
@@ -75,8 +75,8 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<PropertyStep>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Histories of a crowded cluster: one or two nodes full of small pods that leave one by one, and gangs whose leader asks
-/// for another number of GPUs than their workers. Whatever happens is decided at once.
+/// Histories of a crowded cluster: one or two nodes full of small pods that leave one by one, and gangs whose leader
+/// requests another number of GPUs than their workers. A decision follows every step.
 fn crowded() -> impl Strategy<Value = Vec<PropertyStep>> {
     let node = |name: u8| {
         let node = move |gpu, pods, rack| PropertyStep::Node { name, gpu, pods, rack, tainted: false, liked: false };
@@ -99,7 +99,7 @@ fn crowded() -> impl Strategy<Value = Vec<PropertyStep>> {
     })
 }
 
-/// The truth as a plain model keeps it.
+/// A plain reference model of the cluster.
 #[derive(Default)]
 pub(super) struct ReferenceModel {
     pub(super) nodes: BTreeMap<String, ModelNode>,
@@ -119,12 +119,12 @@ pub(super) struct ModelPod {
     pub(super) gpu: i64,
     port: bool,
     pub(super) group: Option<String>,
-    /// Set from the decision on.
+    /// Set when the pod is placed.
     pub(super) node: Option<String>,
     /// Whether the watch has shown it bound.
-    seen_bound: bool,
+    observed_bound: bool,
     pub(super) succeeded: bool,
-    /// Whether it succeeded in an earlier run of its group, which began anew since: all others had ended when a pod came.
+    /// Whether it succeeded in an earlier run of its group: a pod was created after all others had ended.
     is_past: bool,
 }
 
@@ -134,8 +134,7 @@ pub(super) struct ModelGroup {
     priority: u8,
 }
 
-/// A core that neither holds nor releases, nor comes back to a group for the sake of numbers, which would hide that it
-/// had been forgotten.
+/// A core without reservations, releases and recounts. A recount would hide a missed wake-up.
 pub(super) fn plain() -> Config {
     let forever = std::time::Duration::from_secs(1 << 30);
     Config {
@@ -151,12 +150,12 @@ pub(super) struct PropertyRun {
     pub(super) world: TextCluster,
     pub(super) model: ReferenceModel,
     pub(super) log: Vec<String>,
-    /// Whether everything that fits is to be placed. With holds some of it waits for others; without a search some of it
-    /// is not found.
+    /// Whether everything that fits must be placed. With reservations some units wait, and without a search some
+    /// placements are not found.
     all_fit: bool,
-    /// Whether searches go to their end.
+    /// Whether searches run to their end.
     searches: bool,
-    /// Whether every step is checked; a history that was is not checked again when it is repeated.
+    /// Whether every step is checked; a repeated history is not checked again.
     is_checked: bool,
 }
 
@@ -237,16 +236,16 @@ impl PropertyRun {
                 }
             }
             PropertyStep::Finish { pod } => {
-                let bound = self.model.pods.iter().filter(|(_, pod)| pod.seen_bound).map(|(name, _)| name);
+                let bound = self.model.pods.iter().filter(|(_, pod)| pod.observed_bound).map(|(name, _)| name);
                 if let Some(name) = nth(bound, *pod) {
                     let pod = self.model.pods.get_mut(&name).unwrap();
-                    (pod.succeeded, pod.seen_bound, pod.node) = (true, false, None);
+                    (pod.succeeded, pod.observed_bound, pod.node) = (true, false, None);
                     self.world.change_pod(&name, |pod| pod["status"]["phase"] = json!("Succeeded"));
                 }
             }
             PropertyStep::Decide { bind } => self.decide(*bind),
             PropertyStep::Fail { pod } => {
-                let assumed = self.model.pods.iter().filter(|(_, pod)| pod.node.is_some() && !pod.seen_bound);
+                let assumed = self.model.pods.iter().filter(|(_, pod)| pod.node.is_some() && !pod.observed_bound);
                 if let Some(name) = nth(assumed.map(|(name, _)| name), *pod) {
                     self.model.pods.get_mut(&name).unwrap().node = None;
                     self.world.settle_failed(&name);
@@ -269,8 +268,15 @@ impl PropertyRun {
             let members = self.model.pods.values_mut().filter(|pod| group.is_some() && pod.group == group);
             members.for_each(|pod| pod.is_past = true);
         }
-        let pod =
-            ModelPod { gpu: gpu.into(), port, group, node: None, seen_bound: false, succeeded: false, is_past: false };
+        let pod = ModelPod {
+            gpu: gpu.into(),
+            port,
+            group,
+            node: None,
+            observed_bound: false,
+            succeeded: false,
+            is_past: false,
+        };
         self.model.pods.insert(name, pod);
     }
 
@@ -282,8 +288,8 @@ impl PropertyRun {
             if bind {
                 self.world.bind(&decision);
                 if let DecisionAction::Bind(placements) = &decision.action {
-                    for spot in placements {
-                        self.model.pods.get_mut(&spot.pod.name).unwrap().seen_bound = true;
+                    for placement in placements {
+                        self.model.pods.get_mut(&placement.pod.name).unwrap().observed_bound = true;
                     }
                 }
             }
@@ -299,14 +305,14 @@ impl PropertyRun {
         }
     }
 
-    /// No unit that waits for room fits, by the check that explanations make, holds included. A search that gives up may
-    /// find more in a fuller cluster, so nothing is claimed for units that were not searched to the end.
+    /// No waiting unit fits, as explanations check it, reservations included. A search that gives up may find more in
+    /// a fuller cluster, so nothing is claimed for units that were not searched to the end.
     fn assert_no_missed_wakeup(&mut self) {
         if self.searches {
             for queued in self.world.core.queue() {
-                let explained = self.world.core.explain(&queued.unit, &[]).expect("a queued unit is known");
+                let explanation = self.world.core.explain(&queued.unit, &[]).expect("a queued unit is tracked");
                 let missed = self.world.core.take_missed_wakeups();
-                assert_eq!(missed, 0, "{} fits and was not woken: {:?}", queued.unit, explained.lines());
+                assert_eq!(missed, 0, "{} fits and was not woken: {:?}", queued.unit, explanation.lines());
             }
         }
     }
@@ -317,11 +323,11 @@ impl PropertyRun {
         let expected = checked.map(|group| (self.model.fits_at_most(group), self.model.is_mixed(group)));
         match &decision.action {
             DecisionAction::Bind(placements) => {
-                for spot in placements {
-                    let pod = self.model.pods.get_mut(&spot.pod.name).expect("only pods that exist are placed");
+                for placement in placements {
+                    let pod = self.model.pods.get_mut(&placement.pod.name).expect("only existing pods are placed");
                     assert!(pod.node.is_none() && !pod.succeeded, "a pod is placed once");
-                    pod.node = Some(spot.node.clone());
-                    self.model.assert_not_overcommitted(&spot.node, &spot.pod.name);
+                    pod.node = Some(placement.node.clone());
+                    self.model.assert_not_overcommitted(&placement.node, &placement.pod.name);
                 }
                 if let Some(group) = &group {
                     self.model.assert_atomic_and_together(group);
@@ -343,12 +349,12 @@ impl PropertyRun {
         let placed = self.model.placed(group).count() + self.model.succeeded_count(group) as usize;
         let too_few = placed + fits < self.model.groups[group].min_count.unwrap_or(1) || fits == 0;
         assert!(refusal.fits_count <= fits || refusal.cause != RefusalCause::DoesNotFit, "{}", refusal.message());
-        // With holds, what is proven is that no room is left that is not held.
-        let is_held = self.world.core.has_reservation();
+        // With reservations it is proven that no unreserved capacity is left.
+        let has_reservation = self.world.core.has_reservation();
         if self.all_fit {
             assert!(too_few, "{}", refusal.message());
-        } else if refusal.proven && refusal.cause == RefusalCause::DoesNotFit && !is_held {
-            assert!(too_few, "proven, and wrong: {}", refusal.message());
+        } else if refusal.proven && refusal.cause == RefusalCause::DoesNotFit && !has_reservation {
+            assert!(too_few, "proven, but wrong: {}", refusal.message());
         }
         if self.all_fit && refusal.cause == RefusalCause::DoesNotFit {
             assert!(refusal.proven, "clusters this small are searched to the end");
@@ -362,7 +368,7 @@ impl ReferenceModel {
         self.pods.values().filter(move |pod| pod.group.as_deref() == Some(group) && pod.node.is_some())
     }
 
-    /// Members that succeeded in the present run.
+    /// Members that succeeded in the current run.
     fn succeeded_count(&self, group: &str) -> i64 {
         let members = self.pods.values().filter(|pod| pod.group.as_deref() == Some(group));
         members.filter(|pod| pod.succeeded && !pod.is_past).count() as i64
@@ -384,7 +390,7 @@ impl ReferenceModel {
         self.pending_sizes(group).windows(2).any(|sizes| sizes[0] != sizes[1])
     }
 
-    /// How many of the group's waiting pods fit at most, by looking at every way to place them.
+    /// How many of the group's pending pods fit at most, by exhaustive search.
     fn fits_at_most(&self, group: &str) -> usize {
         let sizes = self.pending_sizes(group);
         let inside = |rack: Option<&String>| -> usize {
@@ -404,23 +410,23 @@ impl ReferenceModel {
         racks.into_iter().map(|rack| inside(Some(rack))).max().unwrap_or(0)
     }
 
-    /// GPUs and pods that a node still takes.
+    /// Free GPUs and pod slots of a node.
     pub(super) fn free_on(&self, name: &str, node: &ModelNode) -> (i64, i64) {
         let on: Vec<_> = self.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).collect();
         let free = (node.gpu - on.iter().map(|pod| pod.gpu).sum::<i64>(), node.pods - on.len() as i64);
         if node.tainted { (0, 0) } else { free }
     }
 
-    /// Whoever still waits has reason to: no change that made room was missed.
+    /// No waiting unit fits: no change that freed capacity was missed.
     fn assert_nothing_more_fits(&self) {
         for (name, group) in &self.groups {
             let (fits, placed) = (self.fits_at_most(name), self.placed(name).count());
             let wanted = group.min_count.unwrap_or(1).saturating_sub(placed + self.succeeded_count(name) as usize);
-            assert!(fits < wanted.max(1), "{name} was forgotten");
+            assert!(fits < wanted.max(1), "{name} fits but was not woken");
         }
-        let alone = self.pods.iter().filter(|(_, pod)| pod.group.is_none() && pod.node.is_none() && !pod.succeeded);
-        for (name, pod) in alone.filter(|(_, pod)| pod.gpu > 0 && !pod.port) {
-            assert!(self.nodes.keys().all(|node| self.free_slots(node, pod.gpu) == 0), "{name} was forgotten");
+        let singles = self.pods.iter().filter(|(_, pod)| pod.group.is_none() && pod.node.is_none() && !pod.succeeded);
+        for (name, pod) in singles.filter(|(_, pod)| pod.gpu > 0 && !pod.port) {
+            assert!(self.nodes.keys().all(|node| self.free_slots(node, pod.gpu) == 0), "{name} fits but was not woken");
         }
     }
 
@@ -435,12 +441,12 @@ impl ReferenceModel {
         nodes.any(|node| node.rack.is_none())
     }
 
-    /// A node may have shrunk under its pods; what comes now must fit into what it has now.
-    fn assert_not_overcommitted(&self, name: &str, came: &str) {
-        let node = self.nodes.get(name).expect("pods go only to nodes that exist");
+    /// A node may have shrunk under its pods; a newly placed pod must fit into what it has now.
+    fn assert_not_overcommitted(&self, name: &str, placed: &str) {
+        let node = self.nodes.get(name).expect("pods are placed only on existing nodes");
         let on: Vec<_> = self.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).collect();
         let gpu = on.iter().map(|pod| pod.gpu).sum::<i64>();
-        assert!(gpu <= node.gpu || self.pods[came].gpu == 0, "{gpu} of {} gpus taken on {name}", node.gpu);
+        assert!(gpu <= node.gpu || self.pods[placed].gpu == 0, "{gpu} of {} GPUs used on {name}", node.gpu);
         assert!(on.len() as i64 <= node.pods, "too many pods on {name}");
         assert!(on.iter().filter(|pod| pod.port).count() <= 1, "one host port twice on {name}");
         assert!(!node.tainted, "{name} is tainted");
@@ -451,20 +457,20 @@ impl ReferenceModel {
         assert!(placed >= self.groups[group].min_count.unwrap_or(1), "{group} has {placed} pods placed");
         if self.groups[group].in_rack {
             assert_eq!(self.racks_of(group).len(), 1, "{group} is spread over racks");
-            assert!(!self.is_outside(group), "nobody knows where {group} is");
+            assert!(!self.is_outside(group), "a member of {group} is in no rack");
         }
     }
 }
 
-/// The most pods of these sizes that nodes with so much room take together: all numbers of each size that some way of
-/// filling the nodes leaves, node by node.
+/// The most pods of these sizes that fit on nodes with this free capacity. Computes, node by node, all counts per
+/// size that a fill of the nodes can leave.
 pub(super) fn most_that_fit(sizes: &[i64], nodes: Vec<(i64, i64)>) -> usize {
     let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
     sizes.iter().for_each(|size| *counts.entry(*size).or_default() += 1);
     let (sizes, counts): (Vec<i64>, Vec<usize>) = counts.into_iter().unzip();
     let mut left: BTreeSet<Vec<usize>> = BTreeSet::from([counts.clone()]);
     for (gpu, pods) in nodes {
-        // One pod more or less at a time, as long as it fits.
+        // One more pod at a time, as long as it fits.
         let mut reached: BTreeSet<(Vec<usize>, i64, i64)> = left.into_iter().map(|left| (left, gpu, pods)).collect();
         let mut next: Vec<_> = reached.iter().cloned().collect();
         while let Some((left, gpu, pods)) = next.pop() {
@@ -493,9 +499,9 @@ fn nth<'a>(names: impl Iterator<Item = &'a String>, number: u8) -> Option<String
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No over-commit, gangs whole or not at all, groups in one domain, whatever fits is placed and whatever is refused
-    /// does not fit (by looking at every way), "no" is proven, no wake-up is missed, and kept indexes equal fresh ones: all
-    /// checked after every step.
+    /// No over-commit, gangs whole or not at all, groups in one domain, everything that fits is placed and what is
+    /// refused does not fit (by exhaustive search), refusals are proven, no wake-up is missed, and cached indexes
+    /// equal rebuilt ones: all checked after every step.
     #[test]
     fn every_decision_keeps_the_promises(steps in steps()) {
         PropertyRun::of(&steps);
@@ -505,17 +511,17 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A unit that waits does not fit, whatever came and went while it did.
+    /// A waiting unit does not fit, whatever arrived and left while it waited.
     #[test]
     fn no_wakeup_is_missed_where_pods_of_several_sizes_wait(steps in crowded()) {
         PropertyRun::of(&steps);
     }
 
-    /// The same while nodes are held.
+    /// The same while nodes are reserved.
     #[test]
-    fn no_wakeup_is_missed_while_nodes_are_held(steps in crowded()) {
-        let hold = std::time::Duration::from_secs(100);
-        PropertyRun::with(Config { reserve_after: Some(hold), max_reservation: hold, ..plain() }, &steps);
+    fn no_wakeup_is_missed_while_nodes_are_reserved(steps in crowded()) {
+    let pause = std::time::Duration::from_secs(100);
+    PropertyRun::with(Config { reserve_after: Some(pause), max_reservation: pause, ..plain() }, &steps);
     }
 }
 
@@ -527,20 +533,20 @@ proptest! {
         prop_assert_eq!(PropertyRun::of(&steps).log, PropertyRun::of(&steps).log);
     }
 
-    /// Whatever is called proven without a search is so.
+    /// A refusal that is proven without a search is correct.
     #[test]
     fn a_proven_refusal_is_never_wrong(steps in steps()) {
         PropertyRun::with(Config { max_search_steps: 0, ..plain() }, &steps);
     }
 
-    /// With holds the promises stand, and who waits for a hold is not forgotten when it ends.
+    /// Reservations break no promise, and a unit that waits for one is woken when it ends.
     #[test]
-    fn holds_break_no_promise_and_end(steps in steps()) {
-        let hold = std::time::Duration::from_secs(100);
-        let config = Config { reserve_after: Some(hold), max_reservation: hold, ..plain() };
-        let mut run = PropertyRun::with(config, &steps);
-        // Nothing changes any more. Holds come and go, and each time one ends whoever fits is placed: in the end nobody
-        // waits but those that do not fit.
+    fn reservations_break_no_promise_and_end(steps in steps()) {
+    let pause = std::time::Duration::from_secs(100);
+    let config = Config { reserve_after: Some(pause), max_reservation: pause, ..plain() };
+    let mut run = PropertyRun::with(config, &steps);
+    // Nothing changes any more. Reservations begin and end, and each time one ends, the units that fit are placed. In
+    // the end only units wait that do not fit.
         let mut idle = 0;
         while idle < 12 {
             let before = run.log.iter().filter(|line| line.contains(": bind")).count();
@@ -552,9 +558,9 @@ proptest! {
         }
     }
 
-    /// A gang that is told how many of its pods fit is placed once it asks for no more.
+    /// A gang is placed once its minCount is lowered to the reported number of pods that fit.
     #[test]
-    fn the_number_that_fits_is_a_way_out(steps in steps()) {
+    fn the_number_that_fits_is_a_remedy(steps in steps()) {
         let mut run = PropertyRun::of(&steps);
         for name in run.model.groups.keys().cloned().collect::<Vec<_>>() {
             let Some(refusal) = run.refusal_of(&name) else { continue };
@@ -569,7 +575,7 @@ proptest! {
 }
 
 impl PropertyRun {
-    /// Why a group is refused now, if it is: it is asked once more.
+    /// Why a group is refused now, if it is. It is decided once more for that.
     fn refusal_of(&mut self, name: &str) -> Option<Refusal> {
         let min_count = self.model.groups[name].min_count?;
         self.model.groups.get_mut(name).unwrap().priority += 10;

@@ -1,4 +1,4 @@
-//! Gangs that were left half bound, as by a crash between two binds: completed, or released.
+//! Half-bound gangs, as after a crash between two binds: completed, or released.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{Config, DecisionAction, ReleaseReason};
 const PAUSE: Duration = Duration::from_secs(15);
 
 #[test]
-fn a_half_bound_gang_is_completed_where_that_can_be() {
+fn a_half_bound_gang_is_completed_if_possible() {
     let mut world = TextCluster::of(
         "node a gpu=4; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4; pods h 2 group=g gpu=1 owner=Job:j",
     );
@@ -64,7 +64,7 @@ fn a_gang_that_once_had_its_min_count_keeps_its_pods() {
 }
 
 #[test]
-fn a_gang_that_was_seen_whole_keeps_its_pods_before_its_group_says_so() {
+fn a_gang_observed_with_its_quorum_keeps_its_pods_before_the_condition_says_so() {
     let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide_and_bind();
     world.apply("delete g-0; pod other node=a gpu=1; pod h group=g gpu=1 owner=Job:j");
@@ -74,13 +74,13 @@ fn a_gang_that_was_seen_whole_keeps_its_pods_before_its_group_says_so() {
 }
 
 #[test]
-fn a_running_gang_keeps_its_pods_when_a_core_starts_that_has_not_seen_it_whole() {
-    // The condition was not written yet, a member is gone with its node, and its replacement finds no room.
+fn a_running_gang_keeps_its_pods_when_a_new_core_has_not_observed_its_quorum() {
+    // The condition was not written yet, a member is gone with its node, and its replacement does not fit.
     let gang = "node a gpu=2; pods g 2 node=a group=g gpu=1 owner=Job:j created=10; group g gang minCount=3;";
     for (replacement, released) in [
         ("", false),
         ("pod h group=g gpu=1 owner=Job:j created=20", false),
-        // This one waited when the others started: the gang is half bound.
+        // This pod was pending when the others started: the gang is half bound.
         ("pod h group=g gpu=1 owner=Job:j created=10", true),
     ] {
         let mut world = TextCluster::of(&format!("{gang} {replacement}"));
@@ -104,15 +104,15 @@ fn a_basic_group_is_never_released() {
 }
 
 #[test]
-fn binds_under_way_are_waited_for() {
+fn a_release_waits_for_binds_in_flight() {
     let mut world = TextCluster::of("node a gpu=4; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide();
-    // One bind failed, and its place is taken before it can be tried again.
+    // One bind failed, and its capacity is used before it can be tried again.
     world.apply("fail g-0; pods other 2 node=a gpu=1");
     world.decide();
     world.now += PAUSE;
-    let waits = world.decide();
-    assert!(!waits.contains("release"), "{waits}");
+    let decided = world.decide();
+    assert!(!decided.contains("release"), "{decided}");
     world.show_bound("g-1", "a");
     world.show_bound("g-2", "a");
     world.now += Duration::from_secs(1);
@@ -120,18 +120,18 @@ fn binds_under_way_are_waited_for() {
 }
 
 #[test]
-fn binds_that_never_end_do_not_keep_a_gang_half_bound() {
+fn a_release_does_not_wait_forever_for_binds_in_flight() {
     let mut world = TextCluster::of("node a gpu=4; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide();
     world.apply("fail g-0; pods other 2 node=a gpu=1");
     world.decide();
     world.now += PAUSE;
     assert!(!world.decide().contains("release"));
-    // One of two ends: the other may be next.
+    // One of two binds ends: the other may be next.
     world.now += Duration::from_secs(29);
     world.show_bound("g-1", "a");
-    let waits = world.decide();
-    assert!(!waits.contains("release"), "{waits}");
+    let decided = world.decide();
+    assert!(!decided.contains("release"), "{decided}");
     world.now += Duration::from_secs(29);
     assert!(!world.decide().contains("release"));
     world.now += Duration::from_secs(1);
@@ -159,9 +159,9 @@ fn pods_without_a_controller_stay() {
 }
 
 #[test]
-fn where_another_job_controller_may_count_them_only_pods_of_our_own_groups_are_released() {
+fn only_pods_of_our_own_groups_are_released_if_so_configured() {
     let text = "node a gpu=3; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4";
-    for (maker, want) in [("", ""), (" maker=job-controller", "g: release g-0, g-1"), (" maker=somebody", "")] {
+    for (maker, want) in [("", ""), (" maker=job-controller", "g: release g-0, g-1"), (" maker=another", "")] {
         let config = Config { release_only_ours: true, ..Config::default() };
         let mut world = TextCluster::with(config, &format!("{text}{maker}; pods h 2 group=g gpu=1 owner=Job:j"));
         world.decide();
@@ -170,15 +170,15 @@ fn where_another_job_controller_may_count_them_only_pods_of_our_own_groups_are_r
     }
 }
 
-/// Something that happens to gangs.
+/// A step of a generated history of gangs.
 #[derive(Clone, Debug)]
 enum ReleaseStep {
-    /// A node, with so many GPUs.
+    /// A node with this number of GPUs.
     Node {
         name: u8,
         gpu: u8,
     },
-    /// A gang of which so many pods wait and so many were bound by a scheduler that died.
+    /// A gang with pending pods, and with pods bound by a scheduler that crashed.
     Gang {
         min_count: u8,
         bound: u8,
@@ -186,7 +186,7 @@ enum ReleaseStep {
         gpu: u8,
         had_quorum: bool,
     },
-    /// A pod of another owner takes room.
+    /// A pod of another owner uses capacity.
     Other {
         node: u8,
     },
@@ -219,24 +219,24 @@ fn steps() -> impl Strategy<Value = Vec<ReleaseStep>> {
 
 struct Gang {
     min_count: usize,
-    /// It had as many as it needs once since its first pod was bound.
+    /// It has had its quorum since its first pod was bound.
     had_quorum: bool,
     fails: bool,
 }
 
-/// Gangs as a plain model keeps them; pods with their gang, and whether they are bound.
+/// A plain model of the gangs; pods with their gang, and whether they are bound.
 struct ReleaseRun {
     world: TextCluster,
     gangs: BTreeMap<String, Gang>,
     pods: BTreeMap<String, (String, bool)>,
-    made: usize,
+    created_count: usize,
 }
 
 impl ReleaseRun {
     fn of(steps: &[ReleaseStep]) -> ReleaseRun {
         let (gangs, pods) = (BTreeMap::new(), BTreeMap::new());
         let config = Config { overcommit_after: None, reserve_after: None, ..Config::default() };
-        let mut run = ReleaseRun { world: TextCluster::with(config, ""), gangs, pods, made: 0 };
+        let mut run = ReleaseRun { world: TextCluster::with(config, ""), gangs, pods, created_count: 0 };
         steps.iter().for_each(|step| run.apply(step));
         run
     }
@@ -244,21 +244,21 @@ impl ReleaseRun {
     fn apply(&mut self, step: &ReleaseStep) {
         match step {
             ReleaseStep::Node { name, gpu } => self.world.apply(&format!("node n{name} gpu={gpu}")),
-            ReleaseStep::Gang { min_count, bound, waiting, gpu, had_quorum: was_whole } => {
-                self.made += 1;
-                let (name, min_count) = (format!("g{:02}", self.made), usize::from(*min_count));
-                let placed = if *was_whole { " placed=True" } else { "" };
+            ReleaseStep::Gang { min_count, bound, waiting, gpu, had_quorum } => {
+                self.created_count += 1;
+                let (name, min_count) = (format!("g{:02}", self.created_count), usize::from(*min_count));
+                let placed = if *had_quorum { " placed=True" } else { "" };
                 let pods = format!("group={name} gpu={gpu} owner=Job:{name}");
                 self.world.apply(&format!("group {name} gang minCount={min_count}{placed} owner=Job:{name}"));
                 self.world.apply(&format!("pods {name}-b {bound} node=n0 {pods}; pods {name}-w {waiting} {pods}"));
                 (0..*bound).for_each(|n| drop(self.pods.insert(format!("{name}-b-{n}"), (name.clone(), true))));
                 (0..*waiting).for_each(|n| drop(self.pods.insert(format!("{name}-w-{n}"), (name.clone(), false))));
-                let was_whole = *was_whole || usize::from(*bound) >= min_count;
-                self.gangs.insert(name, Gang { min_count, had_quorum: was_whole, fails: false });
+                let had_quorum = *had_quorum || usize::from(*bound) >= min_count;
+                self.gangs.insert(name, Gang { min_count, had_quorum, fails: false });
             }
             ReleaseStep::Other { node } => {
-                self.made += 1;
-                self.world.apply(&format!("pod other{} gpu=1 node=n{node}", self.made));
+                self.created_count += 1;
+                self.world.apply(&format!("pod other{} gpu=1 node=n{node}", self.created_count));
             }
             ReleaseStep::Delete { pod } => {
                 let name = self.pods.keys().nth(usize::from(*pod) % self.pods.len().max(1)).cloned();
@@ -285,7 +285,7 @@ impl ReleaseRun {
         bound.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether the gang is whole for the first time.
+    /// Whether the gang has its quorum for the first time.
     fn note_quorum(&mut self, gang: &str) -> bool {
         let bound = self.bound(gang).len();
         let gang = self.gangs.get_mut(gang).unwrap();
@@ -296,7 +296,7 @@ impl ReleaseRun {
         while let Some(decision) = self.world.core.next(self.world.now) {
             let gang = decision.unit.key().name.clone();
             if matches!(decision.action, DecisionAction::Bind(_)) && self.bound(&gang).is_empty() {
-                // A start of its own: that an earlier one reached the minCount says nothing about it.
+                // A start of its own: that an earlier one reached the minCount does not count for it.
                 self.gangs.get_mut(&gang).unwrap().had_quorum = false;
             }
             match &decision.action {
@@ -311,7 +311,7 @@ impl ReleaseRun {
                 }
                 DecisionAction::Bind(placements) => {
                     self.world.bind(&decision);
-                    placements.iter().for_each(|spot| self.pods.get_mut(&spot.pod.name).unwrap().1 = true);
+                    placements.iter().for_each(|placement| self.pods.get_mut(&placement.pod.name).unwrap().1 = true);
                     if self.note_quorum(&gang) {
                         let min_count = self.gangs[&gang].min_count;
                         let text = format!("group {gang} gang minCount={min_count} placed=True owner=Job:{gang}");
@@ -336,10 +336,10 @@ impl ReleaseRun {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Only a gang that has not had its minCount in this start is released, and then all of it; left alone, none stays half
-    /// bound.
+    /// Only a gang that has not had its minCount in this start is released, and then all of it. In the end no gang is
+    /// half bound.
     #[test]
-    fn a_gang_that_never_was_whole_ends_whole_or_without_any_pod(steps in steps()) {
+    fn a_gang_that_never_had_its_quorum_ends_with_it_or_without_any_pod(steps in steps()) {
         let mut run = ReleaseRun::of(&steps);
         (0..3).for_each(|_| run.apply(&ReleaseStep::Pass { seconds: 16 }));
         for (name, gang) in run.gangs.iter().filter(|(_, gang)| !gang.had_quorum) {

@@ -1,4 +1,4 @@
-//! What is said holds: whoever takes a way out is placed, and what is called missing is.
+//! Remedies are correct: with the change the unit is placed, and what is reported as missing is missing.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn unit(group: &str) -> Unit {
     Unit::Group(ObjectKey::new("ns", group))
 }
 
-/// All that is said about a unit.
+/// The explanation of a unit.
 fn explain(run: &mut PropertyRun, unit: &Unit) -> Option<UnitExplanation> {
     let name = &unit.key().name;
     let is_of = |pod: &&Arc<PodView>| pod.group_name() == Some(name) || pod.metadata.name == *name;
@@ -24,31 +24,31 @@ fn explain(run: &mut PropertyRun, unit: &Unit) -> Option<UnitExplanation> {
     run.world.core.explain(unit, &placed)
 }
 
-/// Says the group anew, with these terms and before all others, and tells whether as many of its pods as it needs are
-/// placed then: a gang that only starts its `minCount`, all others every pod that waits.
+/// Updates the group with these terms and the highest priority. Returns whether the pods that it needs are placed
+/// then: the `minCount` of a gang that starts, otherwise every pending pod.
 fn fits(run: &mut PropertyRun, group: &str, min_count: Option<usize>, key: Option<&str>) -> bool {
-    let Some(Decision { action: DecisionAction::Bind(spots), unplaced, .. }) = decided(run, group, min_count, key)
+    let Some(Decision { action: DecisionAction::Bind(placements), unplaced, .. }) = decide(run, group, min_count, key)
     else {
         return false;
     };
-    unplaced.is_none_or(|rest| rest.is_gang && rest.placed_count - spots.len() < rest.wanted_count)
+    unplaced.is_none_or(|rest| rest.is_gang && rest.placed_count - placements.len() < rest.wanted_count)
 }
 
-/// The same, or some pods of several sizes are placed: a group that has started is given what fits first, though there is a
-/// way for all.
+/// The same, or some pods of a mixed group are placed: in a group that has started, the pods that fit first are
+/// placed, although all of them could be.
 fn may_fit(run: &mut PropertyRun, group: &str, min_count: Option<usize>, key: Option<&str>) -> bool {
     match run.model.is_mixed(group) {
-        true => decided(run, group, min_count, key).is_some_and(|one| matches!(one.action, DecisionAction::Bind(_))),
+        true => decide(run, group, min_count, key).is_some_and(|one| matches!(one.action, DecisionAction::Bind(_))),
         false => fits(run, group, min_count, key),
     }
 }
 
-/// What is decided about the group then.
-fn decided(run: &mut PropertyRun, group: &str, min_count: Option<usize>, key: Option<&str>) -> Option<Decision> {
+/// The decision about the group with these terms.
+fn decide(run: &mut PropertyRun, group: &str, min_count: Option<usize>, key: Option<&str>) -> Option<Decision> {
     let policy = min_count.map_or("basic".to_owned(), |count| format!("gang minCount={count}"));
     let key = key.map(|key| format!(" key={key}")).unwrap_or_default();
     run.world.apply(&format!("group {group} {policy} groupPriority=100{key}"));
-    // Well before the time at which half-placed gangs and the like are looked at.
+    // Well before half-placed gangs and the like are due.
     while let Some(decision) = run.world.core.next(run.world.now) {
         if decision.unit.key().name == group {
             return Some(decision);
@@ -68,21 +68,21 @@ fn pod_fits(run: &mut PropertyRun, pod: &str) -> bool {
     false
 }
 
-/// All pods of a unit that runs end.
+/// All pods of a running unit end.
 fn leave(run: &mut PropertyRun, one: &Blocker) {
-    let is_it = |name: &str| match &one.group {
+    let is_of_blocker = |name: &str| match &one.group {
         Some(group) => run.model.pods[name].group.as_ref() == Some(&group.name),
         None => name == one.key.name,
     };
-    // Pods on nodes that are gone are of no concern: nothing fits there.
+    // Pods on deleted nodes do not matter: nothing fits there.
     let is_placed =
         |name: &str| run.model.pods[name].node.as_ref().is_some_and(|node| run.model.nodes.contains_key(node));
-    let pods: Vec<_> = run.model.pods.keys().filter(|name| is_it(name) && is_placed(name)).cloned().collect();
+    let pods: Vec<_> = run.model.pods.keys().filter(|name| is_of_blocker(name) && is_placed(name)).cloned().collect();
     assert_eq!(pods.len(), one.pods_count);
     pods.iter().for_each(|name| run.world.delete(name));
 }
 
-/// More nodes like one there is.
+/// Adds nodes like an existing one.
 fn add_nodes(run: &mut PropertyRun, count: usize, like: &str, domain: Option<&ChosenDomain>) {
     let model = &run.model.nodes[like];
     let rack = domain.map(|domain| domain.value.clone()).or_else(|| model.rack.clone());
@@ -92,77 +92,77 @@ fn add_nodes(run: &mut PropertyRun, count: usize, like: &str, domain: Option<&Ch
     (0..count).for_each(|n| run.world.apply(&format!("node new{n} {text}")));
 }
 
-/// No node has so much of the one resource that pods ask for here.
-fn check_shortfalls(run: &PropertyRun, lacking: &[ResourceShortfall], sizes: &[i64]) {
+/// No node has enough of the one resource that pods request here.
+fn check_shortfalls(run: &PropertyRun, shortfalls: &[ResourceShortfall], sizes: &[i64]) {
     let largest = run.model.nodes.values().map(|node| node.gpu).max().unwrap_or(0);
-    assert_eq!((lacking.len(), lacking[0].largest), (1, largest));
-    assert!(lacking[0].wanted > largest && sizes.contains(&lacking[0].wanted));
+    assert_eq!((shortfalls.len(), shortfalls[0].largest), (1, largest));
+    assert!(shortfalls[0].wanted > largest && sizes.contains(&shortfalls[0].wanted));
 }
 
-/// Checks every way out of one refusal, each on a cluster with the same history.
+/// Checks every remedy for one refusal, each on a cluster with the same history.
 fn check_remedies(steps: &[PropertyStep], group: &str, terms: &ModelGroup, refusal: &Refusal) {
-    let RemedyStatus::Found(advice) = &refusal.remedies else { panic!("ways out were asked for") };
-    let said = refusal.message();
+    let RemedyStatus::Found(report) = &refusal.remedies else { panic!("no remedies") };
+    let message = refusal.message();
     let key = terms.in_rack.then_some("rack");
-    for way in &advice.remedies {
+    for remedy in &report.remedies {
         let mut run = PropertyRun::again(steps);
-        let leads_out = match way {
+        let is_correct = match remedy {
             Remedy::LowerMinCount { to, is_largest } => {
                 let larger = to + 1;
                 let larger_fits = || fits(&mut PropertyRun::again(steps), group, Some(larger), key);
-                assert!(!is_largest || !larger_fits(), "{larger} fit as well: {said}");
+                assert!(!is_largest || !larger_fits(), "{larger} fit as well: {message}");
                 fits(&mut run, group, Some(*to), key)
             }
             Remedy::OtherKey { to, .. } => to != "rack" && may_fit(&mut run, group, terms.min_count, Some(to)),
             Remedy::NoKey { .. } => may_fit(&mut run, group, terms.min_count, None),
-            Remedy::WaitFor { blockers: leaving, .. } => {
-                for spared in leaving.iter().filter(|_| !advice.truncated && key.is_none()) {
+            Remedy::WaitFor { blockers, .. } => {
+                for spared in blockers.iter().filter(|_| !report.truncated && key.is_none()) {
                     let mut run = PropertyRun::again(steps);
-                    leaving.iter().filter(|one| *one != spared).for_each(|one| leave(&mut run, one));
-                    assert!(!fits(&mut run, group, terms.min_count, key), "{spared:?} can stay: {said}");
+                    blockers.iter().filter(|one| *one != spared).for_each(|one| leave(&mut run, one));
+                    assert!(!fits(&mut run, group, terms.min_count, key), "{spared:?} can stay: {message}");
                 }
-                leaving.iter().for_each(|one| leave(&mut run, one));
+                blockers.iter().for_each(|one| leave(&mut run, one));
                 may_fit(&mut run, group, terms.min_count, key)
             }
-            Remedy::ReservationEnds { .. } => panic!("nothing is held here"),
+            Remedy::ReservationEnds { .. } => panic!("nothing is reserved here"),
             Remedy::AddNodes { count, like, domain } => {
                 add_nodes(&mut run, *count, like, domain.as_ref());
                 may_fit(&mut run, group, terms.min_count, key)
             }
-            Remedy::LargerNodes { shortfalls: lacking } => {
-                check_shortfalls(&run, lacking, &run.model.pending_sizes(group));
+            Remedy::LargerNodes { shortfalls } => {
+                check_shortfalls(&run, shortfalls, &run.model.pending_sizes(group));
                 true
             }
         };
-        assert!(leads_out, "{way:?}: {said}");
+        assert!(is_correct, "{remedy:?}: {message}");
     }
 }
 
 /// The same for a pod without a group.
 fn check_pod_remedies(steps: &[PropertyStep], pod: &str, refusal: &Refusal) {
-    let RemedyStatus::Found(advice) = &refusal.remedies else { panic!("ways out were asked for") };
-    for way in &advice.remedies {
+    let RemedyStatus::Found(report) = &refusal.remedies else { panic!("no remedies") };
+    for remedy in &report.remedies {
         let mut run = PropertyRun::again(steps);
-        match way {
-            Remedy::WaitFor { blockers: leaving, .. } => leaving.iter().for_each(|one| leave(&mut run, one)),
+        match remedy {
+            Remedy::WaitFor { blockers, .. } => blockers.iter().for_each(|one| leave(&mut run, one)),
             Remedy::AddNodes { count, like, domain } => add_nodes(&mut run, *count, like, domain.as_ref()),
-            Remedy::LargerNodes { shortfalls: lacking } => {
-                check_shortfalls(&run, lacking, &[run.model.pods[pod].gpu]);
+            Remedy::LargerNodes { shortfalls } => {
+                check_shortfalls(&run, shortfalls, &[run.model.pods[pod].gpu]);
                 continue;
             }
-            other => panic!("no way for a pod: {other:?}"),
+            other => panic!("no remedy for a pod: {other:?}"),
         }
-        assert!(pod_fits(&mut run, pod), "{way:?}: {}", refusal.message());
+        assert!(pod_fits(&mut run, pod), "{remedy:?}: {}", refusal.message());
     }
 }
 
-/// In the nearest domain as many fit as is said, and so many are missing.
+/// The reported numbers of fitting and missing pods in the nearest domain are correct.
 fn check_nearest(run: &PropertyRun, group: &str, refusal: &Refusal) {
     let Some(nearest) = &refusal.nearest else { return };
     let inside = run.model.nodes.iter().filter(|(_, node)| node.rack.as_ref() == Some(&nearest.value));
-    let rooms: Vec<_> = inside.map(|(name, node)| run.model.free_on(name, node)).collect();
-    assert_eq!(nearest.nodes_count, rooms.len());
-    let most = most_that_fit(&run.model.pending_sizes(group), rooms);
+    let free: Vec<_> = inside.map(|(name, node)| run.model.free_on(name, node)).collect();
+    assert_eq!(nearest.nodes_count, free.len());
+    let most = most_that_fit(&run.model.pending_sizes(group), free);
     assert!(nearest.fits_count <= most, "{}", refusal.message());
     assert!(run.model.is_mixed(group) || nearest.fits_count == most, "{}", refusal.message());
     let required = refusal.wanted_count.saturating_sub(refusal.placed_count).max(1);
@@ -172,10 +172,11 @@ fn check_nearest(run: &PropertyRun, group: &str, refusal: &Refusal) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Lower minCount: it fits, and with one more it does not. Another key, no key: it fits. Wait: with those gone it fits,
-    /// and none of them can stay. More nodes: with them it fits. Larger nodes: none there is has enough.
+    /// Lower minCount: it fits, and with one more it does not. Another key, no key: it fits. Wait: once the blockers
+    /// are gone it fits, and none of them can stay. More nodes: with them it fits. Larger nodes: no existing one has
+    /// enough.
     #[test]
-    fn every_way_out_leads_out(steps in steps()) {
+    fn every_remedy_is_correct(steps in steps()) {
         let mut run = PropertyRun::again(&steps);
         for group in run.model.groups.keys().cloned().collect::<Vec<_>>() {
             let Some(refusal) = explain(&mut run, &unit(&group)).and_then(|explained| explained.refusal) else { continue };
@@ -184,10 +185,10 @@ proptest! {
                 check_remedies(&steps, &group, &run.model.groups[&group], &refusal);
             }
         }
-        let alone = run.model.pods.iter().filter(|(_, pod)| pod.group.is_none() && pod.node.is_none() && !pod.succeeded);
-        for pod in alone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            let told = explain(&mut run, &Unit::Pod(ObjectKey::new("ns", pod.as_str())));
-            if let Some(refusal) = told.and_then(|told| told.refusal) {
+        let singles = run.model.pods.iter().filter(|(_, pod)| pod.group.is_none() && pod.node.is_none() && !pod.succeeded);
+        for pod in singles.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            let explanation = explain(&mut run, &Unit::Pod(ObjectKey::new("ns", pod.as_str())));
+            if let Some(refusal) = explanation.and_then(|explanation| explanation.refusal) {
                 check_pod_remedies(&steps, &pod, &refusal);
             }
         }
@@ -197,39 +198,39 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is asked in between, and whatever is there or not, decisions are the same as if nobody had asked.
+    /// Queries in between, about tracked and untracked objects, do not change any decision.
     #[test]
-    fn asking_changes_nothing(steps in steps()) {
+    fn queries_change_nothing(steps in steps()) {
         let quiet = PropertyRun::again(&steps);
-        let mut asked = PropertyRun::again(&[]);
-        asked.log.clear();
+        let mut queried = PropertyRun::again(&[]);
+        queried.log.clear();
         for step in &steps {
-            asked.apply(step);
-            asked.world.core.cache_placement_reports(asked.world.now, 2);
-            asked.world.core.find_remedies(asked.world.now, 2);
-            for queued in asked.world.core.queue() {
-                assert!(explain(&mut asked, &queued.unit).is_some_and(|told| told.queued == Some(queued)));
+            queried.apply(step);
+            queried.world.core.cache_placement_reports(queried.world.now, 2);
+            queried.world.core.find_remedies(queried.world.now, 2);
+            for queued in queried.world.core.queue() {
+                assert!(explain(&mut queried, &queued.unit).is_some_and(|explanation| explanation.queued == Some(queued)));
             }
-            let pods: Vec<String> = asked.model.pods.keys().cloned().collect();
+            let pods: Vec<String> = queried.model.pods.keys().cloned().collect();
             for pod in pods {
-                let told = explain(&mut asked, &Unit::Pod(ObjectKey::new("ns", pod.as_str())));
-                let is_placed = asked.model.pods[&pod].node.is_some();
-                // A pod without a group that ran to its end is forgotten; of one whose node is gone nothing can be said.
-                prop_assert!(told.is_some() || !is_placed);
+                let explanation = explain(&mut queried, &Unit::Pod(ObjectKey::new("ns", pod.as_str())));
+                let is_placed = queried.model.pods[&pod].node.is_some();
+                // A completed pod without a group is not tracked. About a pod whose node is gone nothing is known.
+                prop_assert!(explanation.is_some() || !is_placed);
             }
-            let groups: Vec<String> = asked.model.groups.keys().cloned().collect();
-            groups.iter().for_each(|group| drop(explain(&mut asked, &unit(group))));
-            asked.world.core.assert_consistent();
+            let groups: Vec<String> = queried.model.groups.keys().cloned().collect();
+            groups.iter().for_each(|group| drop(explain(&mut queried, &unit(group))));
+            queried.world.core.assert_consistent();
         }
-        asked.apply(&PropertyStep::Decide { bind: true });
-        prop_assert_eq!(asked.log, quiet.log);
+        queried.apply(&PropertyStep::Decide { bind: true });
+        prop_assert_eq!(queried.log, quiet.log);
     }
 
-    /// With holds, too, nothing that is asked goes wrong.
+    /// Queries work with reservations, too.
     #[test]
-    fn holds_can_be_asked_about(steps in steps()) {
-        let hold = std::time::Duration::from_secs(100);
-        let config = Config { reserve_after: Some(hold), max_reservation: hold, ..plain() };
+    fn queries_work_while_nodes_are_reserved(steps in steps()) {
+    let pause = std::time::Duration::from_secs(100);
+    let config = Config { reserve_after: Some(pause), max_reservation: pause, ..plain() };
         let mut run = PropertyRun::with(config, &steps);
         for group in run.model.groups.keys().cloned().collect::<Vec<_>>() {
             explain(&mut run, &unit(&group));

@@ -1,4 +1,4 @@
-//! Holds do not starve those who come after: they end where nothing comes free, and there are gaps between them.
+//! Reservations do not starve later units: they end if nothing becomes free, and there are gaps between them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::Config;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Two nodes with five long pods each, and gangs that would need both of them whole: with the default settings.
+/// Two nodes with five long pods each, and gangs that would need both nodes whole, with the default settings.
 fn hopeless_gangs(count: usize) -> TextCluster {
     let mut world = TextCluster::with(Config::default(), "node a gpu=8; node b gpu=8");
     world.apply("pods long-a 5 gpu=1 node=a; pods long-b 5 gpu=1 node=b");
@@ -18,18 +18,18 @@ fn hopeless_gangs(count: usize) -> TextCluster {
     world
 }
 
-/// How long it takes until the pod is bound, while nothing happens but what the core does by itself.
+/// How long it takes until the pod is bound, if nothing else happens.
 fn bound_after(world: &mut TextCluster, name: &str) -> Duration {
-    let came = world.now;
+    let start = world.now;
     while !world.decide_and_bind().contains(&format!("{name}: bind")) {
         world.now =
             world.core.next_at().expect("the core has something to do").max(world.now + Duration::from_millis(1));
-        assert!(world.now < came + 3600 * SECOND, "{name} is not bound in an hour");
+        assert!(world.now < start + 3600 * SECOND, "{name} is not bound in an hour");
     }
-    world.now.duration_since(came).unsigned_abs()
+    world.now.duration_since(start).unsigned_abs()
 }
 
-/// Time passes, and the core is asked whenever it wants to be.
+/// Lets time pass, with decisions whenever the core requests them.
 fn pass(world: &mut TextCluster, time: Duration) {
     let end = world.now + time;
     while let Some(at) = world.core.next_at().filter(|at| *at <= end) {
@@ -40,11 +40,11 @@ fn pass(world: &mut TextCluster, time: Duration) {
 }
 
 #[test]
-fn a_small_pod_is_placed_within_90_seconds_beside_ten_gangs_that_wait_for_others() {
+fn a_small_pod_is_placed_within_90_seconds_beside_ten_waiting_gangs() {
     let mut world = hopeless_gangs(10);
     pass(&mut world, 61 * SECOND);
     assert!(world.core.has_reservation());
-    // One after the other for six hours, at all sorts of moments.
+    // One after the other for six hours, at various moments.
     for number in 0..300 {
         let name = format!("small-{number}");
         world.apply(&format!("pod {name} gpu=1"));
@@ -56,7 +56,7 @@ fn a_small_pod_is_placed_within_90_seconds_beside_ten_gangs_that_wait_for_others
 }
 
 #[test]
-fn a_hold_lasts_while_something_comes_free_and_ends_when_nothing_does() {
+fn a_reservation_lasts_while_something_becomes_free_and_ends_when_nothing_does() {
     let mut world = hopeless_gangs(1);
     pass(&mut world, 61 * SECOND);
     for (at, pod) in ["a-0", "b-0", "a-1", "b-1"].into_iter().enumerate() {
@@ -67,7 +67,7 @@ fn a_hold_lasts_while_something_comes_free_and_ends_when_nothing_does() {
     pass(&mut world, 61 * SECOND);
     assert!(!world.core.has_reservation());
     assert_eq!(world.pods.values().filter(|pod| pod.node_name().is_some()).count(), 6 + 4);
-    // The gang is placed under a later hold, when the others go in time.
+    // The gang is placed under a later reservation, when the others end in time.
     pass(&mut world, 121 * SECOND);
     assert!(world.core.has_reservation());
     world.apply("pods late 8 gpu=1; pods more 8 gpu=1");
@@ -82,29 +82,30 @@ fn a_hold_lasts_while_something_comes_free_and_ends_when_nothing_does() {
 }
 
 #[test]
-fn holds_for_many_gangs_keep_no_more_than_a_tenth_idle_in_the_long_run() {
+fn reservations_for_many_gangs_keep_at_most_a_tenth_idle_in_the_long_run() {
     let mut world = hopeless_gangs(200);
-    let (mut held, begin) = (Duration::ZERO, world.now);
+    let (mut reserved, start) = (Duration::ZERO, world.now);
     let day = 24 * 3600 * SECOND;
-    while world.now < begin + day {
-        let is_holding = world.core.has_reservation();
+    while world.now < start + day {
+        let has_reservation = world.core.has_reservation();
         let before = world.now;
-        world.now = world.core.next_at().expect("there is always a next hold").max(before + Duration::from_millis(1));
-        if is_holding {
-            held += world.now.duration_since(before).unsigned_abs();
+        let next = world.core.next_at().expect("there is always a next reservation");
+        world.now = next.max(before + Duration::from_millis(1));
+        if has_reservation {
+            reserved += world.now.duration_since(before).unsigned_abs();
         }
         world.decide();
     }
-    // Six of sixteen GPUs are kept idle while a hold lasts. An hour's share was there at the start.
-    let idle = held.as_secs_f64() * 6.0 / 16.0;
+    // A reservation keeps six of sixteen GPUs idle. The initial balance is an hour's share.
+    let idle = reserved.as_secs_f64() * 6.0 / 16.0;
     let share = 0.1 * (day + 3600 * SECOND).as_secs_f64();
     assert!(idle <= share + 60.0, "{idle} cluster-seconds of {share} were kept idle");
-    assert!(idle >= 0.9 * share, "{idle} cluster-seconds of {share}: the bound is what limits");
+    assert!(idle >= 0.9 * share, "{idle} cluster-seconds of {share}: the budget is the limit");
 }
 
-// A node is known by name as soon as a pod is bound to it, and what nodes take when they are empty was kept from before.
+// A pod bound to an unobserved node adds a column entry, and the cached slots of empty nodes were from before.
 #[test]
-fn a_pod_on_a_node_that_has_not_been_seen_ends_no_search_for_nodes_to_hold() {
+fn a_pod_on_an_unobserved_node_does_not_break_the_planning_of_reservations() {
     let mut world = TextCluster::of("node a gpu=2; pod x gpu=1 node=a; group g gang minCount=2 pods=2 gpu=1");
     assert!(world.decide().starts_with("g: wait"));
     world.apply("pod y gpu=1 node=unseen");

@@ -1,4 +1,4 @@
-//! Groups that are used again: each run starts as a whole, and what succeeded before does not count toward it.
+//! Groups that are used again: each run starts as a whole, and members that succeeded before do not count toward it.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use super::text_cluster::TextCluster;
 
 const PAUSE: Duration = Duration::from_secs(15);
 
-/// A gang of three whose pods succeeded ten seconds after they were made, on a node where another pod left room for one.
+/// A gang of three whose pods succeeded ten seconds after creation, on a node where another pod leaves capacity for
+/// one.
 fn succeeded(owner: &str) -> TextCluster {
     let mut world = TextCluster::of(&format!("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10{owner}"));
     world.decide_and_bind();
@@ -27,15 +28,15 @@ fn members_that_succeeded_in_an_earlier_run_do_not_count_toward_the_next() {
             assert_eq!(world.decide(), "", "{name}");
         }
         world.apply(&format!("pod n-2 group=g gpu=1 created=30{after}"));
-        let waits = world.decide();
-        assert!(waits.starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"), "{before},{after}: {waits}");
+        let decided = world.decide();
+        assert!(decided.starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"), "{before},{after}: {decided}");
         world.apply("delete other");
         assert_eq!(world.decide(), "g: bind n-0 to a, n-1 to a, n-2 to a", "{before},{after}");
     }
 }
 
 #[test]
-fn a_core_that_starts_later_tells_the_runs_apart_as_well() {
+fn a_core_that_starts_later_distinguishes_the_runs_as_well() {
     let mut world = TextCluster::of("node a gpu=1; pods g 3 group=g gpu=1 node=a created=10");
     world.apply("finish g-0 at=20; finish g-1 at=20; finish g-2 at=20; pods n 3 group=g gpu=1 created=30");
     world.apply("group g gang minCount=3 placed=True");
@@ -43,7 +44,7 @@ fn a_core_that_starts_later_tells_the_runs_apart_as_well() {
 }
 
 #[test]
-fn what_few_members_of_another_controller_completed_does_not_count() {
+fn a_few_members_that_succeeded_for_another_controller_do_not_count() {
     let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10 owner=Job:a");
     world.decide_and_bind();
     world.apply("finish g-0 at=20; finish g-1 at=20; delete g-2; pod other node=a gpu=2");
@@ -51,7 +52,7 @@ fn what_few_members_of_another_controller_completed_does_not_count() {
     assert!(world.decide().starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"));
 }
 
-// Two succeeded and one failed: as with three that succeeded, nothing of that run is left to be completed.
+// Two succeeded and one failed: as with three that succeeded, nothing of that run remains to be completed.
 #[test]
 fn members_that_succeeded_beside_one_that_failed_do_not_count_toward_the_next_run() {
     for owner in ["", " owner=Job:b"] {
@@ -64,16 +65,16 @@ fn members_that_succeeded_beside_one_that_failed_do_not_count_toward_the_next_ru
             assert_eq!(world.decide(), "", "{name}");
         }
         world.apply(&format!("pod n-2 group=g gpu=1 created=30{owner}"));
-        let waits = world.decide();
-        assert!(waits.starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"), "{owner}: {waits}");
+        let decided = world.decide();
+        assert!(decided.starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"), "{owner}: {decided}");
         world.apply("delete other");
         assert_eq!(world.decide(), "g: bind n-0 to a, n-1 to a, n-2 to a", "{owner}");
     }
 }
 
-// Without an expected count nothing says whether more pods of the same Job come; those that exist start together.
+// Without an expected count it is unknown whether more pods of the same Job come. Those that exist start together.
 #[test]
-fn pods_of_a_job_that_come_when_all_others_have_ended_start_together() {
+fn pods_of_a_job_created_after_all_others_have_ended_start_together() {
     let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10 owner=Job:a");
     world.decide_and_bind();
     world.apply("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; delete g-2");
@@ -84,7 +85,7 @@ fn pods_of_a_job_that_come_when_all_others_have_ended_start_together() {
 }
 
 #[test]
-fn a_new_run_that_lacks_pods_is_not_said_to_have_those_that_succeeded_before() {
+fn a_new_run_that_lacks_pods_does_not_count_those_that_succeeded_before() {
     let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10");
     world.decide_and_bind();
     world.apply("group g gang minCount=3 placed=True; finish g-0 at=20; delete g-1; delete g-2");
@@ -95,7 +96,7 @@ fn a_new_run_that_lacks_pods_is_not_said_to_have_those_that_succeeded_before() {
 }
 
 #[test]
-fn a_replacement_by_a_controller_that_had_begun_starts_alone() {
+fn a_replacement_by_a_controller_of_the_run_starts_alone() {
     // Of the same Job, and of another Job of the same gang.
     for (first, second, group) in [
         (" owner=Job:a", " owner=Job:a", ""),
@@ -114,11 +115,11 @@ fn a_replacement_by_a_controller_that_had_begun_starts_alone() {
 }
 
 #[test]
-fn members_of_the_present_run_that_succeeded_count_beside_those_of_an_earlier_one() {
+fn members_that_succeeded_in_the_current_run_count_and_those_of_an_earlier_one_do_not() {
     let mut world = succeeded("");
     world.apply("delete other; pods n 3 group=g gpu=1 created=30");
     assert_snapshot!(world.decide_and_bind(), @"g: bind n-0 to a, n-1 to a, n-2 to a");
-    // The run goes on while one of its pods runs.
+    // The run continues while one of its pods runs.
     world
         .apply("group g gang minCount=3 later=AlwaysMin; finish n-0 at=40; delete n-1; pod m group=g gpu=1 created=50");
     assert_snapshot!(world.decide_and_bind(), @"g: bind m to a");
@@ -127,8 +128,8 @@ fn members_of_the_present_run_that_succeeded_count_beside_those_of_an_earlier_on
 }
 
 #[test]
-fn the_next_pods_of_a_job_start_together_and_wait_for_no_more_than_it_makes() {
-    // A Job with five completions, three at once: nothing says how many are to come.
+fn the_next_pods_of_a_job_start_together_and_wait_for_no_more_than_exist() {
+    // A Job with five completions, three at once: the number of further pods is not declared.
     let mut world = succeeded(" owner=Job:a");
     world.apply("pods n 2 group=g gpu=1 created=30 owner=Job:a");
     assert!(world.decide().starts_with("g: wait (gang of 2 does not fit: 1 of 2 pods fit"));
@@ -138,8 +139,8 @@ fn the_next_pods_of_a_job_start_together_and_wait_for_no_more_than_it_makes() {
     assert_eq!(world.decide(), "", "two is all there is");
 }
 
-/// A gang of three that started, was suspended, and is started again; one bind of the second start fails, and what it needs
-/// is taken by another pod.
+/// A gang of three that started, was suspended, and starts again. One bind of the second start fails, and another pod
+/// uses its capacity.
 fn second_start_half_bound() -> TextCluster {
     let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide_and_bind();
@@ -155,13 +156,13 @@ fn second_start_half_bound() -> TextCluster {
 }
 
 #[test]
-fn a_second_start_that_is_left_half_bound_is_completed_where_that_can_be() {
+fn a_half_bound_second_start_is_completed_if_possible() {
     let mut world = second_start_half_bound();
     world.apply("delete other");
     assert_snapshot!(world.decide_and_bind(), @"g: bind n-2 to a");
     world.now += 10 * PAUSE;
     assert_eq!(world.decide(), "");
-    // Whole: later pods come as they are.
+    // It has its quorum: later pods are placed as they arrive.
     world.apply("delete n-0; delete n-1; pod again group=g gpu=1 owner=Job:j");
     assert_snapshot!(world.decide(), @"g: bind again to a");
 }

@@ -1,4 +1,4 @@
-//! Single pods: filters and their words, scores as the default profile counts them.
+//! Single pods: filters and their messages, and the scores of the default profile.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::text_cluster::{TextCluster, decide_text};
 
 #[test]
-fn each_filter_refuses_in_its_own_words() {
+fn each_filter_has_its_own_message() {
     for (case, text, want) in [
         ("no nodes", "pod p", "p: wait (no nodes available to schedule pods)"),
         ("gpu", "node a; pod p gpu=1", "p: wait (0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)"),
@@ -48,7 +48,7 @@ fn node_affinity_operators_match_as_documented() {
         let required = json!({"nodeSelectorTerms": [term]});
         let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
         let spec = json!({"schedulerName": "default-scheduler", "containers": [{}], "affinity": affinity});
-        world.see_pod("p", &json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec}));
+        world.observe_pod("p", &json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec}));
         world.decide() == "p: bind p to n"
     };
     let label = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
@@ -58,17 +58,17 @@ fn node_affinity_operators_match_as_documented() {
         ("in", label("disk", "In", &["hdd", "ssd"]), true),
         ("not among", label("disk", "In", &["hdd"]), false),
         ("not in", label("disk", "NotIn", &["hdd"]), true),
-        ("not in, though absent", label("gpu", "NotIn", &["x"]), true),
-        ("not in, though there", label("disk", "NotIn", &["ssd"]), false),
+        ("not in, absent", label("gpu", "NotIn", &["x"]), true),
+        ("not in, present", label("disk", "NotIn", &["ssd"]), false),
         ("exists", label("disk", "Exists", &[]), true),
-        ("exists, though absent", label("gpu", "Exists", &[]), false),
+        ("exists, absent", label("gpu", "Exists", &[]), false),
         ("does not exist", label("gpu", "DoesNotExist", &[]), true),
         ("greater", label("cores", "Gt", &["7"]), true),
-        ("greater, though equal", label("cores", "Gt", &["8"]), false),
+        ("greater, equal", label("cores", "Gt", &["8"]), false),
         ("less", label("cores", "Lt", &["9"]), true),
-        ("less than no number", label("disk", "Lt", &["9"]), false),
+        ("less, not a number", label("disk", "Lt", &["9"]), false),
         ("name", name("In"), true),
-        ("not that name", name("NotIn"), false),
+        ("another name", name("NotIn"), false),
         ("empty term", json!({}), false),
     ] {
         assert_eq!(matches(term), want, "{case}");
@@ -76,7 +76,7 @@ fn node_affinity_operators_match_as_documented() {
 }
 
 #[test]
-fn gang_with_host_ports_takes_one_node_each() {
+fn gang_with_host_ports_uses_one_node_per_pod() {
     assert_snapshot!(
         decide_text("node a; node b; group g gang minCount=2 pods=2 port=80"),
         @"g: bind g-0 to a, g-1 to b"
@@ -91,8 +91,8 @@ fn gang_with_host_ports_takes_one_node_each() {
 fn scores_are_those_of_the_default_profile() {
     for (case, text, want) in [
         ("less allocated", "node a cpu=4; node b cpu=8; pod p cpu=1", "p: bind p to b"),
-        ("first seen among equals", "node b; node a; pod p", "p: bind p to b"),
-        // b: 75 free and balanced; a: 75 on average as well, but cpu and memory apart.
+        ("first observed of equal nodes", "node b; node a; pod p", "p: bind p to b"),
+        // b: 75 free and balanced. a: 75 on average as well, but with different shares of CPU and memory.
         (
             "balanced",
             "node a cpu=4 memory=4Gi; node b cpu=4 memory=4Gi; pod x node=a cpu=2; pod y node=b cpu=1 memory=1Gi;
@@ -107,8 +107,8 @@ fn scores_are_those_of_the_default_profile() {
 }
 
 #[test]
-fn scores_are_weighed_anew_when_the_extreme_node_fills_up() {
-    // Two soft taints are the worst while b has room; once it is full, one is.
+fn scores_are_normalized_again_when_the_extreme_node_fills_up() {
+    // c has the largest value of the preferred term. Once it is full, the others are normalized without it.
     let mut world = TextCluster::of(
         "node a cpu=96; node b cpu=1; node c cpu=80 disk=ssd; pod x cpu=1 prefers=disk:ssd; pod y cpu=79 prefers=disk:ssd;
          pod z cpu=1 prefers=disk:ssd",
@@ -130,7 +130,7 @@ fn only_pods_of_our_scheduler_are_placed_and_others_count_once_bound() {
 }
 
 #[test]
-fn pods_seen_before_their_node_count_when_it_comes() {
+fn pods_observed_before_their_node_count_when_it_is_added() {
     let mut world = TextCluster::of("pod x node=a gpu=1; pod p gpu=1; node a gpu=1");
     assert!(world.decide().starts_with("p: wait"));
     world.apply("finish x");
@@ -138,7 +138,7 @@ fn pods_seen_before_their_node_count_when_it_comes() {
 }
 
 #[test]
-fn a_node_that_goes_and_returns_keeps_the_pods_still_on_it() {
+fn a_node_that_is_deleted_and_returns_has_the_pods_still_on_it() {
     let mut world =
         TextCluster::of("node a gpu=2; pod x node=a gpu=1; drop a; node b gpu=1; node a gpu=2; pods p 3 gpu=1");
     assert_snapshot!(world.decide(), @"
@@ -150,10 +150,10 @@ fn a_node_that_goes_and_returns_keeps_the_pods_still_on_it() {
 }
 
 #[test]
-fn a_pod_created_anew_under_its_name_is_another_pod() {
+fn a_pod_recreated_under_its_name_is_another_pod() {
     let mut world = TextCluster::of("node a gpu=1; pod p gpu=1");
     assert_snapshot!(world.decide(), @"p: bind p to a");
-    // The watch skips the deletion; the bind under way was for the old uid.
+    // The watch skips the deletion. The bind in flight is for the old uid.
     world.apply("pod p gpu=1");
     assert_snapshot!(world.decide(), @"p: bind p to a");
 }

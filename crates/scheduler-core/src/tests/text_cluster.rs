@@ -1,8 +1,9 @@
-//! A small cluster in words: `node a gpu=2 rack=r1; group trainer gang minCount=4 pods=4 gpu=1`.
+//! A small cluster as text: `node a gpu=2 rack=r1; group trainer gang minCount=4 pods=4 gpu=1`.
 //!
-//! Statements: `node NAME …`, `group NAME gang|basic …`, `composite NAME gang|basic …`, `forget COMPOSITE`, `pods PREFIX COUNT …`, `pod NAME …`, `delete NAME`,
-//! `start NAME at=10`, `finish NAME at=20`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member, `created=10` is
-//! the second of its creation. `owner=Job:a` is the owner that manages a pod or group.
+//! Statements: `node NAME …`, `group NAME gang|basic …`, `composite NAME gang|basic …`, `forget COMPOSITE`, `pods
+//! PREFIX COUNT …`, `pod NAME …`, `delete NAME`, `start NAME at=10`, `finish NAME at=20`, `fail NAME`, `drop NODE`. A
+//! pod with `node=` is bound, one with `group=` is a member, `created=10` is the second of its creation.
+//! `owner=Job:a` is the controller of a pod or group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use types::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, Pod
 
 use crate::{BindOutcome, ClusterChange, Config, Core, Decision, DecisionAction};
 
-/// What the core decides about a cluster in words, one line a decision.
+/// What the core decides about a cluster in text, one line per decision.
 pub(super) fn decide_text(text: &str) -> String {
     TextCluster::of(text).decide()
 }
@@ -47,7 +48,7 @@ impl TextCluster {
         world
     }
 
-    /// Carries out the statements, in order.
+    /// Executes the statements, in order.
     pub(super) fn apply(&mut self, text: &str) {
         for statement in text.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
             let words: Vec<_> = statement.split_whitespace().collect();
@@ -77,12 +78,12 @@ impl TextCluster {
                     let old = self.nodes.remove(words[1]);
                     self.core.observe(ClusterChange::Node { old, new: None });
                 }
-                other => panic!("no statement is called {other}"),
+                other => panic!("unknown statement {other}"),
             }
         }
     }
 
-    /// Every decision there is to make now.
+    /// All decisions that are due now.
     pub(super) fn decide(&mut self) -> String {
         let mut lines = Vec::new();
         while let Some(decision) = self.core.next(self.now) {
@@ -101,7 +102,7 @@ impl TextCluster {
         lines.join("\n")
     }
 
-    /// Carries out a decision.
+    /// Executes a decision.
     pub(super) fn bind(&mut self, decision: &Decision) {
         let DecisionAction::Bind(placements) = &decision.action else { return };
         for placement in placements {
@@ -136,10 +137,10 @@ impl TextCluster {
         let old = self.pods.get(name).cloned();
         let mut document = describe(old.as_deref().unwrap());
         change(&mut document);
-        self.see_pod(name, &document);
+        self.observe_pod(name, &document);
     }
 
-    pub(super) fn see_pod(&mut self, name: &str, document: &Value) {
+    pub(super) fn observe_pod(&mut self, name: &str, document: &Value) {
         let new = Arc::new(PodView::decode(document.to_string().as_bytes()).unwrap());
         let old = self.pods.insert(name.to_owned(), Arc::clone(&new));
         self.core.observe(ClusterChange::Pod { old, new: Some(new) });
@@ -193,7 +194,7 @@ impl TextCluster {
         if let Some(second) = options.get("created") {
             metadata["creationTimestamp"] = json!(format!("2026-01-01T00:00:{second}Z"));
         }
-        self.see_pod(name, &json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
+        self.observe_pod(name, &json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
     }
 
     pub(super) fn set_node(&mut self, name: &str, options: &BTreeMap<&str, &str>, cordoned: bool) {
@@ -240,7 +241,7 @@ impl TextCluster {
         self.core.observe(ClusterChange::CompositePodGroup { old, new: None });
     }
 
-    /// The PodGroup, then its pods, if `pods=` says how many.
+    /// The PodGroup, then its pods, if `pods=` is set.
     pub(super) fn set_group(&mut self, name: &str, gang: bool, options: &BTreeMap<&str, &str>) {
         let number = |option: &str| options.get(option).map(|text| text.parse::<i32>().unwrap());
         let policy = match number("minCount").filter(|_| gang) {
@@ -318,9 +319,9 @@ pub(super) fn line(decision: &Decision) -> String {
             format!("{name}: release {}", pods.join(", "))
         }
         DecisionAction::Bind(placements) => {
-            let spots: Vec<_> = placements.iter().map(|spot| format!("{} to {}", spot.pod.name, spot.node)).collect();
+            let bound: Vec<_> = placements.iter().map(|one| format!("{} to {}", one.pod.name, one.node)).collect();
             let rest = decision.unplaced.as_ref().map(|rest| format!(" ({})", rest.message())).unwrap_or_default();
-            format!("{name}: bind {}{rest}", spots.join(", "))
+            format!("{name}: bind {}{rest}", bound.join(", "))
         }
     }
 }

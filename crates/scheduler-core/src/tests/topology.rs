@@ -11,20 +11,20 @@ const RACKS: &str =
 // Shows: S002-32
 // Shows: S002-43
 #[test]
-fn gang_takes_the_tightest_domain_it_fits_into() {
+fn gang_is_placed_in_the_tightest_domain_in_which_it_fits() {
     let cluster = format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack");
     assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to c, g-1 to c, g-2 to d, g-3 to d");
 }
 
 #[test]
-fn gang_takes_a_larger_domain_rather_than_leave_pods_behind() {
+fn gang_is_placed_in_a_larger_domain_in_which_more_of_its_pods_fit() {
     let cluster = format!("{RACKS} group g gang minCount=4 pods=5 gpu=1 key=rack");
     assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to a, g-1 to a, g-2 to a, g-3 to a, g-4 to b");
 }
 
-// Kubernetes' suite for topology found that an empty rack was taken although a rack in use had exactly as much room.
+// Kubernetes' topology suite found that an empty rack was chosen although a rack in use had exactly as many slots.
 #[test]
-fn of_two_domains_with_as_much_left_over_the_one_in_use_is_taken() {
+fn of_two_domains_with_equally_many_slots_left_over_the_one_in_use_is_chosen() {
     let racks = "node a gpu=4 rack=r1; node b gpu=4 rack=r2; node c gpu=2 rack=r2; pod x node=b gpu=2;";
     let cluster = format!("{racks} group g gang minCount=3 pods=3 gpu=1 key=rack");
     assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to b, g-1 to b, g-2 to c");
@@ -38,7 +38,7 @@ fn refusal_names_the_nearest_domain_and_what_is_missing() {
     let decision = world.core.next(world.now).unwrap();
     let DecisionAction::Wait(refusal) = decision.action else { panic!("{decision:?}") };
     assert_snapshot!(refusal.message(), @"gang of 9 does not fit: 6 of 9 pods fit in the nearest domain rack=r1 (3 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)");
-    assert_snapshot!(refusal.pod_message(), @"pod group is unschedulable, 6 of 9 pods fit; for one more 0/5 nodes are available: 1 node(s) didn't have the topology label of the group, 2 Insufficient nvidia.com/gpu, 2 node(s) were in a topology domain without room for the group.");
+    assert_snapshot!(refusal.pod_message(), @"pod group is unschedulable, 6 of 9 pods fit; for one more 0/5 nodes are available: 1 node(s) didn't have the topology label of the group, 2 Insufficient nvidia.com/gpu, 2 node(s) were in a topology domain without capacity for the group.");
     let nearest = refusal.nearest.unwrap();
     assert_eq!((nearest.value.as_str(), nearest.fits_count, nearest.missing_count), ("r1", 6, 3));
     let slots: Vec<_> = refusal.domains.iter().map(|domain| (domain.value.as_str(), domain.slots_count)).collect();
@@ -77,8 +77,8 @@ fn members_in_two_domains_are_named() {
 
 // Shows: S002-34
 #[test]
-fn members_on_a_node_that_lost_its_label_keep_the_others_from_starting_elsewhere() {
-    // Such a group counted as one that had begun nowhere, and its next pod went to another rack.
+fn members_on_a_node_that_lost_its_label_block_pods_in_other_domains() {
+    // Such a group counted as one without members, and its next pod was placed in another rack.
     let mut world = TextCluster::of(&format!("{RACKS} group g gang minCount=2 pods=2 gpu=1 key=rack"));
     assert_snapshot!(world.decide_and_bind(), @"g: bind g-0 to c, g-1 to c");
     world.apply("node c gpu=2; pod late group=g gpu=1");
@@ -88,7 +88,7 @@ fn members_on_a_node_that_lost_its_label_keep_the_others_from_starting_elsewhere
 }
 
 #[test]
-fn members_of_a_node_that_is_gone_do_not_pin_new_pods() {
+fn members_of_a_deleted_node_do_not_pin_new_pods() {
     let mut world = TextCluster::of("node a gpu=2 rack=r1; node b gpu=2 rack=r2");
     world.apply("group g basic key=rack; pod old node=a group=g gpu=2; node a gpu=2; pod new group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: wait (members already run on node a, which has no label rack: label the node, or delete the members on it)");
@@ -106,10 +106,10 @@ fn many_nodes_without_the_label_are_counted() {
 }
 
 #[test]
-fn a_key_no_node_carries_is_named() {
+fn a_topology_key_that_no_node_has_is_named() {
     let cluster = "node a gpu=1; group g gang minCount=1 pods=1 gpu=1 key=rack";
     let mut world = TextCluster::of(cluster);
-    assert_snapshot!(world.decide(), @"g: wait (no node carries the topology key rack)");
+    assert_snapshot!(world.decide(), @"g: wait (no node has the topology label rack)");
     world.apply("node a gpu=1 rack=r");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a");
 }

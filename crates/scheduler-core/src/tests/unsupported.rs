@@ -1,4 +1,4 @@
-//! Pods that demand something of their place which no plugin looks at.
+//! Pods with placement terms that no plugin supports.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::text_cluster::TextCluster;
 use crate::{Config, UnsupportedTerms};
 
 #[test]
-fn a_pod_with_a_demand_that_no_plugin_looks_at_waits_and_says_which() {
+fn a_pod_with_an_unsupported_term_waits_and_names_the_field() {
     for (demand, field) in [
         ("apart=rack", "affinity.podAntiAffinity"),
         ("near=rack", "affinity.podAffinity"),
@@ -19,8 +19,8 @@ fn a_pod_with_a_demand_that_no_plugin_looks_at_waits_and_says_which() {
     ] {
         let mut world = TextCluster::of(&format!("node a; pod p {demand}"));
         let want = format!(
-            "p: wait (this scheduler does not support {field}: such pods wait; the setting scheduler.unsupportedTerms: \
-             ignore has them placed without regard to it)"
+            "p: wait (this scheduler does not support {field}; such pods wait unless scheduler.unsupportedTerms is set to \
+        ignore)"
         );
         assert_eq!(world.decide(), want, "{demand}");
         assert_eq!(world.decide(), "", "{demand}, once");
@@ -32,21 +32,21 @@ fn a_pod_with_a_demand_that_no_plugin_looks_at_waits_and_says_which() {
 }
 
 #[test]
-fn one_such_pod_has_its_gang_wait() {
+fn one_unsupported_pod_makes_its_gang_wait() {
     let mut world = TextCluster::of("node a; group g gang minCount=2; pods g 2 group=g; pod h group=g apart=rack");
     assert_eq!(world.decide(), "");
     world.now += Duration::from_secs(1);
-    assert_snapshot!(world.decide(), @"g: wait (this scheduler does not support affinity.podAntiAffinity: such pods wait; the setting scheduler.unsupportedTerms: ignore has them placed without regard to it)");
+    assert_snapshot!(world.decide(), @"g: wait (this scheduler does not support affinity.podAntiAffinity; such pods wait unless scheduler.unsupportedTerms is set to ignore)");
     world.apply("pod i group=g device=gpu");
     assert_eq!(world.decide(), "");
     world.now += Duration::from_secs(1);
-    assert!(world.decide().contains("does not support affinity.podAntiAffinity, resourceClaims:"));
+    assert!(world.decide().contains("does not support affinity.podAntiAffinity, resourceClaims;"));
     world.apply("delete h; delete i");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a, g-1 to a");
 }
 
 #[test]
-fn a_gang_of_such_pods_alone_waits_too() {
+fn a_gang_of_only_unsupported_pods_waits_too() {
     let mut world = TextCluster::of("node a; pods g 2 group=g spread=DoNotSchedule");
     world.decide();
     world.now += Duration::from_secs(1);
@@ -59,19 +59,19 @@ fn a_gang_of_such_pods_alone_waits_too() {
 }
 
 #[test]
-fn of_a_basic_group_only_such_pods_wait() {
+fn in_a_basic_group_only_unsupported_pods_wait() {
     for text in [
         "node a; group g basic; pod h group=g apart=rack; pod g-0 group=g",
         "node a; pod h group=g apart=rack; pod g-0 group=g; group g basic",
     ] {
         let mut world = TextCluster::of(text);
-        let said = world.decide();
-        assert!(said.starts_with("g: bind g-0 to a\nh: wait (this scheduler does not support"), "{said}");
+        let decided = world.decide();
+        assert!(decided.starts_with("g: bind g-0 to a\nh: wait (this scheduler does not support"), "{decided}");
     }
 }
 
 #[test]
-fn a_setting_has_them_placed() {
+fn a_setting_ignores_unsupported_terms() {
     let config = Config { unsupported_terms: UnsupportedTerms::Ignore, ..Config::default() };
     let mut world = TextCluster::with(config, "node a; group g gang minCount=2 pods=2 apart=rack; pod p device=gpu");
     assert_snapshot!(world.decide(), @"

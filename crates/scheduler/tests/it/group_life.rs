@@ -60,7 +60,7 @@ async fn a_second_run_that_finds_no_room_says_why_on_its_group() {
     assert_eq!(condition("PodGroupInitiallyScheduled").0, "True");
     let (status, why) = condition("Degraded");
     let want = "0 of minCount 3 pods bound, 3 waiting: gang of 3 does not fit: 2 of 3 pods fit (1 more needed; \
-                Insufficient cpu on 1 of 1 nodes); ways out: lower minCount to 2";
+                Insufficient cpu on 1 of 1 nodes); remedies: lower minCount to 2";
     assert!(status == "True" && why.starts_with(want), "{why}");
     assert_eq!(condition_message(&server, "d"), "waiting for PodGroup ns/g: not enough cpu; see its conditions");
 }

@@ -33,7 +33,7 @@ async fn the_pod_that_was_bound_last_is_marked_and_deleted_and_told_why() {
     let at = |line: &str| log.iter().position(|found| found == line).unwrap_or_else(|| panic!("no {line} in {log:?}"));
     assert!(at("b DisruptionTarget=True ReleasedByScheduler") < at("delete b"));
     assert!(!log.contains(&"delete a".to_owned()), "{log:?}");
-    let told = "Warning OvercommitReleased b: node n has 1 cpu, and its pods ask for 2";
+    let told = "Warning OvercommitReleased b: node n has 1 cpu, and its pods request 2";
     let events = server.events();
     assert!(events.iter().any(|event| event.starts_with(told)), "{events:?}");
 }

@@ -36,7 +36,7 @@ async fn ways_out_stand_in_the_first_condition_and_change_at_most_every_ten_seco
     start(&server, Config::default());
     settle(3).await;
     assert!(
-        message(&server).ends_with("; ways out: lower minCount to 2, or add 1 node like n"),
+        message(&server).ends_with("; remedies: lower minCount to 2, or add 1 node like n"),
         "{}",
         message(&server)
     );
@@ -48,7 +48,7 @@ async fn ways_out_stand_in_the_first_condition_and_change_at_most_every_ten_seco
     settle(10).await;
     assert_eq!(group_writes(&server), 1);
     assert!(
-        message(&server).ends_with("; ways out: lower minCount to 3, or add 1 node like n"),
+        message(&server).ends_with("; remedies: lower minCount to 3, or add 1 node like n"),
         "{}",
         message(&server)
     );

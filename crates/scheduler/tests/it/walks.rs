@@ -229,8 +229,8 @@ async fn pods_whose_demands_are_not_supported_are_not_bound_and_say_why() {
     server.pod_with("a", "g", "affinity", apart);
     start(&server, Config::default());
     settle(60).await;
-    let why = "this scheduler does not support affinity.podAntiAffinity: such pods wait; the setting \
-               scheduler.unsupportedTerms: ignore has them placed without regard to it";
+    let why = "this scheduler does not support affinity.podAntiAffinity; such pods wait unless \
+               scheduler.unsupportedTerms is set to ignore";
     assert_eq!(server.events(), [format!("Warning FailedScheduling g: {why}")]);
     assert!(!server.log().iter().any(|line| line.contains("bind")), "{:?}", server.log());
 }

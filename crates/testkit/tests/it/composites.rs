@@ -209,7 +209,7 @@ fn a_child_of_a_composite_gang_does_not_start_alone() {
                     told.filter(|told| told.status == "False").map(|told| told.message.clone())
                 })
                 .await;
-            assert!(why.contains("compositepodgroup") && why.contains("/both asks for more than Basic"), "{why}");
+            assert!(why.contains("compositepodgroup") && why.contains("/both requests more than Basic"), "{why}");
         }
         let bound = |home: &TestCluster, name: &str| {
             let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(name));

@@ -86,7 +86,7 @@ async fn check_late_bind_is_released(home: &TestCluster) {
         .into_iter()
         .find(|change| change.name().starts_with("late-") && condition(&change.object, "DisruptionTarget").is_some());
     let message = home.wait_for_event("OvercommitReleased", pod.unwrap().name()).await.expect("the scheduler lives");
-    assert!(message.contains(" has 8 nvidia.com/gpu, and its pods ask for 16"), "{message}");
+    assert!(message.contains(" has 8 nvidia.com/gpu, and its pods request 16"), "{message}");
 }
 
 #[test]
