@@ -1,73 +1,54 @@
-//! The kinds that are asked about.
+//! The kinds that are compared, from the registry.
+
+use std::ops::Deref;
+
+use api::kinds::{self, ApiResource};
 
 /// A kind in one version.
 #[derive(Debug)]
 pub struct ComparedKind {
-    pub group: &'static str,
+    pub resource: &'static ApiResource,
     pub version: &'static str,
-    pub kind: &'static str,
-    pub plural: &'static str,
-    pub namespaced: bool,
     /// Its file below tests/kube/corpus.
     pub corpus: &'static str,
-    /// How many cases it gets, against the others.
+    /// Its share of the cases, relative to the others.
     pub weight: usize,
     /// How many of 100 cases must get the same verdict.
     pub min_same_verdict_percent: f64,
-    /// Whether one case can change what another gets, so that they are asked one after another.
+    /// Whether one case can change the response to another, so that they are sent one after another.
     pub sequential: bool,
 }
 
-const KIND: ComparedKind = ComparedKind {
-    group: "",
-    version: "v1",
-    kind: "",
-    plural: "",
-    namespaced: true,
-    corpus: "",
-    weight: 10,
-    min_same_verdict_percent: 100.0,
-    sequential: false,
-};
+impl ComparedKind {
+    const fn new(resource: &'static ApiResource, corpus: &'static str, weight: usize) -> ComparedKind {
+        let version = resource.version();
+        ComparedKind { resource, version, corpus, weight, min_same_verdict_percent: 100.0, sequential: false }
+    }
+}
 
-const SCHEDULING: ComparedKind = ComparedKind { group: "scheduling.k8s.io", ..KIND };
-const WORKLOAD: ComparedKind =
-    ComparedKind { kind: "Workload", plural: "workloads", corpus: "workload", weight: 11, ..SCHEDULING };
-const POD_GROUP: ComparedKind =
-    ComparedKind { kind: "PodGroup", plural: "podgroups", corpus: "podgroup", weight: 9, ..SCHEDULING };
+impl Deref for ComparedKind {
+    type Target = ApiResource;
 
-const EVENT: ComparedKind = ComparedKind { kind: "Event", plural: "events", weight: 4, ..KIND };
+    fn deref(&self) -> &ApiResource {
+        self.resource
+    }
+}
 
-/// In the order they are asked and told.
+/// In the order in which they are sent and reported.
 pub const KINDS: &[ComparedKind] = &[
-    ComparedKind { version: "v1beta1", ..WORKLOAD },
-    ComparedKind { version: "v1alpha3", ..WORKLOAD },
-    ComparedKind { version: "v1beta1", ..POD_GROUP },
-    ComparedKind { version: "v1alpha3", ..POD_GROUP },
-    ComparedKind {
-        version: "v1alpha3",
-        kind: "CompositePodGroup",
-        plural: "compositepodgroups",
-        corpus: "compositepodgroup",
-        weight: 8,
-        ..SCHEDULING
-    },
-    ComparedKind {
-        kind: "PriorityClass",
-        plural: "priorityclasses",
-        namespaced: false,
-        corpus: "priorityclass",
-        weight: 4,
-        // There is one global default.
-        sequential: true,
-        ..SCHEDULING
-    },
-    ComparedKind { group: "coordination.k8s.io", kind: "Lease", plural: "leases", corpus: "lease", weight: 3, ..KIND },
-    ComparedKind { group: "batch", kind: "Job", plural: "jobs", corpus: "job", weight: 22, ..KIND },
-    ComparedKind { group: "batch", kind: "CronJob", plural: "cronjobs", corpus: "cronjob", weight: 10, ..KIND },
-    ComparedKind { corpus: "event", ..EVENT },
-    ComparedKind { group: "events.k8s.io", corpus: "event-in-events-group", ..EVENT },
-    ComparedKind { kind: "Pod", plural: "pods", corpus: "pod", weight: 16, min_same_verdict_percent: 98.0, ..KIND },
+    ComparedKind::new(kinds::WORKLOAD, "workload", 11),
+    ComparedKind { version: "v1alpha3", ..ComparedKind::new(kinds::WORKLOAD, "workload", 11) },
+    ComparedKind::new(kinds::POD_GROUP, "podgroup", 9),
+    ComparedKind { version: "v1alpha3", ..ComparedKind::new(kinds::POD_GROUP, "podgroup", 9) },
+    ComparedKind::new(kinds::COMPOSITE_POD_GROUP, "compositepodgroup", 8),
+    // There is one global default.
+    ComparedKind { sequential: true, ..ComparedKind::new(kinds::PRIORITY_CLASS, "priorityclass", 4) },
+    ComparedKind::new(kinds::LEASE, "lease", 3),
+    ComparedKind::new(kinds::JOB, "job", 22),
+    ComparedKind::new(kinds::CRON_JOB, "cronjob", 10),
+    ComparedKind::new(kinds::EVENT, "event", 4),
+    ComparedKind::new(kinds::EVENTS_GROUP_EVENT, "event-in-events-group", 4),
+    ComparedKind { min_same_verdict_percent: 98.0, ..ComparedKind::new(kinds::POD, "pod", 16) },
 ];
 
 /// Where every case's objects live.
