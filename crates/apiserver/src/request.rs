@@ -6,6 +6,7 @@
 
 mod route; // path and query → what is requested
 pub(crate) mod identity; // the client
+pub(crate) mod span; // the request in the log
 pub(crate) mod negotiation; // media types of the body and of the response
 pub(crate) mod duplicates; // bytes → a document, noting duplicate fields
 pub(crate) mod strict; // unknown fields, duplicate fields and wrong types

@@ -17,8 +17,8 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use store::{Committer, Store, StoreKey};
-use tokio::time::Instant;
 use tower::{BoxError, Service};
+use tracing::Instrument;
 
 use crate::audit::{AuditEntry, AuditSink};
 use crate::discovery::Discovery;
@@ -30,6 +30,7 @@ use crate::read::watch;
 use crate::request::block_in_place::{self, BlockInPlace};
 use crate::request::identity::{ANONYMOUS, Identity, IdentityService};
 use crate::request::negotiation::{self, ExpectedKind, Representation};
+use crate::request::span::{RequestIds, RequestSpan};
 use crate::request::{self, RequestInfo, RequestOptions, Route, Verb};
 use crate::resources::resource::{Resource, Subresource};
 use crate::response::body::Body;
@@ -103,6 +104,7 @@ pub(crate) struct ServerState {
     extra_metrics: Option<ExtraMetrics>,
     extension: Option<ExtensionHandler>,
     audit: Option<AuditSink>,
+    request_ids: RequestIds,
     /// How much of every node is taken; `None` where binds are not checked against it.
     pub capacity: Option<Capacity>,
 }
@@ -117,6 +119,7 @@ pub(crate) struct Call<'a> {
     pub resource: &'a Resource,
     pub info: &'a RequestInfo,
     pub representation: Representation,
+    pub span: &'a RequestSpan,
 }
 
 impl Call<'_> {
@@ -142,24 +145,25 @@ impl ServerState {
         self.resources.iter().find(|resource| resource.plural == plural && resource.group == group)
     }
 
-    /// Counts an answer, and tells the audit of a write.
+    /// Counts a response, and adds a write to the audit log.
     fn record_response(
         &self,
         info: &RequestInfo,
         user: &str,
         path: &str,
         mut response: Response<Body>,
-        began: Instant,
+        mut span: RequestSpan,
     ) -> Response<Body> {
         let (resource, code) = (self.resource(&info.group, &info.resource), response.status());
-        self.metrics.record_request(info.verb, resource, code, began.elapsed());
-        if let (Some(audit), Some(verb)) = (&self.audit, info.verb.audit_verb()) {
-            audit(&AuditEntry { time: self.clock.now(), user, verb, path, code: code.as_u16() });
+        span.record_response(&response);
+        self.metrics.record_request(info.verb, resource, code, span.began().elapsed());
+        if let (Some(audit), true) = (&self.audit, info.verb.writes()) {
+            audit(&AuditEntry { time: self.clock.now(), user, verb: info.verb.name(), path, code: code.as_u16() });
         }
         if let (Verb::Watch, true, Some(resource)) = (info.verb, code.is_success(), resource) {
             response.extensions_mut().insert(LongRunning);
             let open = self.metrics.track_watch(resource);
-            return response.map(|body| body.with_guard(open));
+            return response.map(|body| body.with_guard((open, span)));
         }
         response
     }
@@ -187,6 +191,7 @@ impl ApiServer {
             extra_metrics: None,
             extension: None,
             audit: None,
+            request_ids: RequestIds::default(),
             capacity,
         };
         for name in BUILTIN_NAMESPACES {
@@ -261,37 +266,50 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
+        let state = &*self.0;
         let (parts, body) = request.into_parts();
-        if let Some(others) = &self.0.extension
-            && let Some(answered) = extension_api::respond(others, &parts).await
-        {
-            return answered.unwrap_or_else(Status::into_response);
-        }
-        let route = match request::parse(&parts.method, &parts.uri) {
-            Ok(route) => route,
-            Err(status) => return status.into_response(),
-        };
-        let info = match route {
-            Route::Resource(info) => info,
-            Route::NonResource => return non_resource_response(&self.0, &parts),
-        };
-        let began = Instant::now();
-        // Everyone may do everything so far; who it was is at least said.
+        // Every identity that reaches the server has all rights, so the user is only recorded.
         let user = parts.extensions.get::<Identity>().map_or(ANONYMOUS, |identity| &identity.user);
-        tracing::trace!(user, verb = ?info.verb, path = parts.uri.path(), "request");
-        let found = find_resource(&self.0, &info);
-        let negotiated =
-            |(resource, subresource)| Ok((resource, subresource, Representation::negotiate(&parts.headers)?));
-        let answered = match found.and_then(negotiated) {
-            Ok((resource, subresource, form)) => {
-                let call = Call { state: &self.0, resource, info: &info, representation: form };
-                dispatch(&call, subresource, &parts.headers, body).await
+        let path = parts.uri.path();
+        let path_span = || RequestSpan::of_path(&state.request_ids, user, &parts);
+        if let (Some(handler), Some(subpath)) = (&state.extension, extension_api::subpath(path)) {
+            let span = path_span();
+            let result = extension_api::respond(handler, subpath, &parts).instrument(span.handle()).await;
+            return span.end(result.unwrap_or_else(Status::into_response));
+        }
+        match request::parse(&parts.method, &parts.uri) {
+            Ok(Route::Resource(info)) => {
+                let span = RequestSpan::of_resource(&state.request_ids, user, &info);
+                let result =
+                    resource_response(state, &span, &info, &parts.headers, body).instrument(span.handle()).await;
+                state.record_response(&info, user, path, result.unwrap_or_else(Status::into_response), span)
             }
-            Err(status) => Err(status),
-        };
-        let response = answered.unwrap_or_else(Status::into_response);
-        self.0.record_response(&info, user, parts.uri.path(), response, began)
+            Ok(Route::NonResource) => {
+                let span = path_span();
+                let response = span.handle().in_scope(|| non_resource_response(state, &parts));
+                span.end(response)
+            }
+            Err(status) => path_span().end(status.into_response()),
+        }
     }
+}
+
+/// The response to a request for a resource.
+async fn resource_response<B>(
+    state: &ServerState,
+    span: &RequestSpan,
+    info: &RequestInfo,
+    headers: &HeaderMap,
+    body: B,
+) -> ApiResult<Response<Body>>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let (resource, subresource) = find_resource(state, info)?;
+    let representation = Representation::negotiate(headers)?;
+    let call = Call { state, resource, info, representation, span };
+    dispatch(&call, subresource, headers, body).await
 }
 
 /// The resource and subresource that a request names, if they are served.
@@ -475,7 +493,8 @@ fn create_builtin(
         subresource: None,
         options: RequestOptions::default(),
     };
-    let call = Call { state: home, resource, info: &info, representation: Representation::Object };
+    let span = RequestSpan::none();
+    let call = Call { state: home, resource, info: &info, representation: Representation::Object, span: &span };
     let body = Bytes::from(object.to_string());
     let made = write::create(&call, &body).now_or_never().expect("a write in place waits for nothing");
     made.map(|_| ()).map_err(|status| BootstrapError { plural, name: name.to_owned(), status: Box::new(status) })

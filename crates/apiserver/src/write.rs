@@ -328,7 +328,12 @@ pub(crate) async fn commit(
     let mut answers = answers.map_err(|error| Status::store_failed(&error))?;
     match answers.pop().expect("the store answers every write") {
         Err(WriteRefusal::Full(room)) => Err(Status::insufficient_storage(room)),
-        answer => Ok(answer),
+        answer => {
+            if let Ok(stored) = &answer {
+                call.span.record_write(stored);
+            }
+            Ok(answer)
+        }
     }
 }
 

@@ -25,19 +25,23 @@ pub struct ExtensionResponse {
 /// Answers the rest of a path with its query; none where nothing is there.
 pub type ExtensionHandler = Arc<dyn Fn(&str, &str) -> BoxFuture<'static, Option<ExtensionResponse>> + Send + Sync>;
 
-/// The answer to a request below the path of the others; none for all other requests.
-pub(crate) async fn respond(others: &ExtensionHandler, request: &Parts) -> Option<ApiResult<Response<Body>>> {
-    let rest = request.uri.path().strip_prefix(ROOT).filter(|rest| rest.starts_with('/'))?;
+/// The part of a path below the root of the extension API; `None` for all other paths.
+pub(crate) fn subpath(path: &str) -> Option<&str> {
+    path.strip_prefix(ROOT).filter(|rest| rest.starts_with('/'))
+}
+
+/// The response to a request for `subpath`.
+pub(crate) async fn respond(handler: &ExtensionHandler, subpath: &str, request: &Parts) -> ApiResult<Response<Body>> {
     if request.method != Method::GET && request.method != Method::HEAD {
-        return Some(Err(Status::method_not_allowed()));
+        return Err(Status::method_not_allowed());
     }
-    Some(match others(rest, request.uri.query().unwrap_or_default()).await {
+    match handler(subpath, request.uri.query().unwrap_or_default()).await {
         Some(ExtensionResponse { code, body }) => {
             let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             Ok(json_response(code, Body::whole(body.into())))
         }
         None => Err(Status::unknown_path()),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -68,8 +72,10 @@ mod tests {
             ("GET", "/apis/batch/v1/jobs", None),
         ] {
             let (request, ()) = Request::builder().method(method).uri(path).body(()).unwrap().into_parts();
-            let answered = respond(&others, &request).now_or_never().unwrap();
-            let code = answered.map(|answer| answer.unwrap_or_else(Status::into_response).status().as_u16());
+            let code = subpath(request.uri.path()).map(|subpath| {
+                let result = respond(&others, subpath, &request).now_or_never().unwrap();
+                result.unwrap_or_else(Status::into_response).status().as_u16()
+            });
             assert_eq!(code, want, "{method} {path}");
         }
     }

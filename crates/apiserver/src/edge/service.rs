@@ -106,11 +106,19 @@ impl ConnectionService {
             (Request::from_parts(parts, lent), lender)
         };
         let reads_gzip = compression::is_accepted(request.headers()) && request.method() != Method::HEAD;
+        let logged = tracing::enabled!(tracing::Level::DEBUG);
+        let target = logged.then(|| format!("{} {}", request.method(), request.uri().path()));
         let (mut response, place) = match self.identify(request).and_then(|request| self.admit(request)) {
             Ok((request, place)) => {
                 (call_with_timeout(self.edge.server.clone(), request, self.edge.timeout).await, place)
             }
-            Err(status) => (status.into_response(), None),
+            Err(status) => {
+                let response = status.into_response();
+                if let Some(target) = target {
+                    tracing::debug!(code = response.status().as_u16(), "{target}: refused by the network edge");
+                }
+                (response, None)
+            }
         };
         if !response.status().is_success() {
             let _ = tokio::time::timeout(DRAIN_TIMEOUT, lender.drain()).await;

@@ -33,7 +33,7 @@ pub(crate) struct ResponseEncoder {
 impl ResponseEncoder {
     /// As the request asks for it.
     pub fn new(call: &Call<'_>) -> ResponseEncoder {
-        let Call { state: home, resource, info, representation: form } = *call;
+        let Call { state: home, resource, info, representation: form, .. } = *call;
         ResponseEncoder {
             form,
             converter: VersionConverter::new(resource, &info.version),

@@ -51,16 +51,23 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The verb's name in an audit, when it is one that writes.
-    pub fn audit_verb(self) -> Option<&'static str> {
+    /// The verb's name in logs, audits and RBAC rules.
+    pub fn name(self) -> &'static str {
         match self {
-            Verb::Get | Verb::List | Verb::Watch => None,
-            Verb::Create => Some("create"),
-            Verb::Update => Some("update"),
-            Verb::Patch => Some("patch"),
-            Verb::Delete => Some("delete"),
-            Verb::DeleteCollection => Some("deletecollection"),
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
         }
+    }
+
+    /// Whether requests of this verb write.
+    pub fn writes(self) -> bool {
+        !matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
 }
 

@@ -33,17 +33,17 @@ use crate::test_server::test_server;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
+pub type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
 /// An edge in front of an empty server.
-struct TestEdge {
+pub struct TestEdge {
     address: SocketAddr,
-    pki: Pki,
+    pub pki: Pki,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-async fn serve(limits: EdgeLimits) -> TestEdge {
+pub async fn serve(limits: EdgeLimits) -> TestEdge {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let pki = Pki::in_memory(&[], Timestamp::now()).unwrap();
@@ -57,7 +57,7 @@ async fn serve(limits: EdgeLimits) -> TestEdge {
 
 /// Who connects.
 #[derive(Clone, Copy)]
-enum TestClient {
+pub enum TestClient {
     Admin,
     /// Has a certificate of the server's CA.
     Jane,
@@ -100,7 +100,7 @@ impl TestEdge {
         (sender, tokio::spawn(async { drop(connection.await) }))
     }
 
-    async fn http2(&self, who: TestClient) -> (http2::SendRequest<Body>, JoinHandle<()>) {
+    pub async fn http2(&self, who: TestClient) -> (http2::SendRequest<Body>, JoinHandle<()>) {
         let stream = TokioIo::new(self.tls(who, b"h2").await);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
         (sender, tokio::spawn(async { drop(connection.await) }))

@@ -24,6 +24,7 @@ mod reads;
 mod seeds;
 mod strategic;
 mod strictness;
+mod spans;
 mod tables;
 mod versions;
 mod watches;

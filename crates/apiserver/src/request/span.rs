@@ -1,0 +1,150 @@
+//! One request as a tracing span: every line logged inside it has the request's id, and one line ends it.
+//!
+//! The span has what the path and the identity say. Headers, queries and bodies are never recorded, because they can
+//! hold credentials. Span and line are at debug level; below it nothing is formatted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use api::Revision;
+use http::request::Parts;
+use http::{Response, StatusCode};
+use store::StoredObject;
+use tokio::time::Instant;
+use tracing::Span;
+use tracing::field::{Empty, display};
+
+use crate::request::{RequestInfo, Verb};
+
+/// Numbers the requests of one server, from 1.
+// Not random: drawing an id would change the uids and names of a simulation with the log level.
+#[derive(Default)]
+pub(crate) struct RequestIds(AtomicU64);
+
+impl RequestIds {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// The span of one request. Dropping it writes the line that ends the request, also when a timeout, a panic or a client
+/// that went away ended it. A watch ends with its stream.
+pub(crate) struct RequestSpan {
+    span: Span,
+    began: Instant,
+    /// The response, once there is one.
+    code: Option<StatusCode>,
+    /// The last write of the request. A collection delete or an eviction writes several objects.
+    revision: Mutex<Option<Revision>>,
+    /// Whether the name of the object is known only when it is written: a create.
+    is_unnamed: bool,
+}
+
+impl RequestSpan {
+    /// A request for a resource.
+    pub fn of_resource(ids: &RequestIds, user: &str, info: &RequestInfo) -> RequestSpan {
+        let span = tracing::debug_span!(
+            "request",
+            id = ids.next(),
+            user,
+            verb = info.verb.name(),
+            group = Some(&*info.group).filter(|group| !group.is_empty()),
+            resource = &*info.resource,
+            subresource = info.subresource.as_deref(),
+            namespace = info.namespace.as_deref(),
+            name = info.name.as_deref(),
+            revision = Empty,
+        );
+        let is_unnamed = info.verb == Verb::Create && info.name.is_none();
+        RequestSpan::new(span, is_unnamed)
+    }
+
+    /// A request for a path that names no resource.
+    pub fn of_path(ids: &RequestIds, user: &str, request: &Parts) -> RequestSpan {
+        let span = tracing::debug_span!(
+            "request",
+            id = ids.next(),
+            user,
+            method = request.method.as_str(),
+            path = request.uri.path(),
+        );
+        RequestSpan::new(span, false)
+    }
+
+    /// No request: the server itself writes.
+    pub fn none() -> RequestSpan {
+        RequestSpan::new(Span::none(), false)
+    }
+
+    fn new(span: Span, is_unnamed: bool) -> RequestSpan {
+        RequestSpan { span, began: Instant::now(), code: None, revision: Mutex::new(None), is_unnamed }
+    }
+
+    /// The span itself, for the future that handles the request.
+    pub fn handle(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// When the request began.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// The request wrote this object.
+    pub fn record_write(&self, stored: &StoredObject) {
+        if self.span.is_disabled() {
+            return;
+        }
+        if self.is_unnamed {
+            self.span.record("name", &*stored.key.name);
+        }
+        *self.revision.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored.revision);
+        tracing::trace!(parent: &self.span, "{} written at revision {}", stored.key, stored.revision);
+    }
+
+    /// The request has this response.
+    pub fn record_response<B>(&mut self, response: &Response<B>) {
+        self.code = Some(response.status());
+    }
+
+    /// Ends the request with this response.
+    pub fn end<B>(mut self, response: Response<B>) -> Response<B> {
+        self.record_response(&response);
+        response
+    }
+}
+
+impl Drop for RequestSpan {
+    fn drop(&mut self) {
+        if self.span.is_disabled() {
+            return;
+        }
+        if let Some(revision) = *self.revision.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            self.span.record("revision", display(revision));
+        }
+        let duration_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        match self.code.map(|code| code.as_u16()) {
+            Some(code) => tracing::debug!(parent: &self.span, code, duration_us, "request ended"),
+            None => tracing::debug!(parent: &self.span, duration_us, "request ended without a response"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use tracing::subscriber::NoSubscriber;
+
+    use super::*;
+
+    #[test]
+    fn a_disabled_span_evaluates_no_field() {
+        let ids = RequestIds::default();
+        let (request, ()) = Request::new(()).into_parts();
+        // As in the program, where a subscriber is set: without one `tracing` may evaluate fields for the `log` crate.
+        tracing::subscriber::with_default(NoSubscriber::new(), || {
+            drop(RequestSpan::of_path(&ids, "jane", &request));
+        });
+        assert_eq!(ids.next(), 1, "the id is a field like the others");
+    }
+}
