@@ -1,18 +1,18 @@
-//! Addresses of things that have no network: made from their names, so that the same cluster always has the same ones.
+//! IP addresses of simulated nodes and pods. They are hashes of names, so the same cluster always has the same ones.
 
 use std::net::Ipv4Addr;
 
-/// The address of a node, out of 10.128.0.0/9.
+/// The address of a node, in 10.128.0.0/9.
 pub(crate) fn of_node(name: &str) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a80_0000 | (hash(name) & 0x007f_ffff))
 }
 
-/// The address of a pod, out of 10.0.0.0/9. Two pods may share one: nobody can connect to either.
+/// The address of a pod, in 10.0.0.0/9. Two pods may share one: there is no network.
 pub(crate) fn of_pod(uid: &str) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 | (hash(uid) & 0x007f_ffff))
 }
 
-/// FNV-1a, folded: short, and the same on every machine and in every version of ours.
+/// FNV-1a, folded to 32 bits: short, and the same on every machine and in every version.
 fn hash(text: &str) -> u32 {
     let full = text
         .bytes()

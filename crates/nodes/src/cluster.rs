@@ -1,4 +1,4 @@
-//! The cluster file: which nodes there are, what they have, and how they stand to each other.
+//! The cluster file: nodes with their capacity, labels, taints and topology.
 
 mod validation;
 
@@ -17,13 +17,13 @@ use crate::address;
 pub const API_VERSION: &str = "phalanx.dev/v1alpha1";
 /// `kind` of a cluster file.
 pub const KIND: &str = "Cluster";
-/// The label that marks a node as simulated; pods bound to such nodes are ours to run.
+/// The label of simulated nodes. Our kubelets run the pods that are bound to them.
 pub const SIMULATED_LABEL: &str = "phalanx.dev/simulated";
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const RACK: &str = "topology.kubernetes.io/rack";
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// What a kubelet allows when it is not told otherwise.
+/// The kubelet's default limit of pods.
 const PODS_DEFAULT: &str = "110";
 
 /// The nodes of a cluster.
@@ -33,18 +33,18 @@ pub struct Cluster {
     pub nodes: Vec<NodeSet>,
 }
 
-/// Some equal nodes.
+/// A set of equal nodes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeSet {
-    /// How many.
+    /// Number of nodes.
     #[serde(default = "one")]
     pub count: u32,
-    /// What names begin with. Numbers follow, from 0; sets with the same prefix continue each other's.
+    /// Prefix of the names. Numbers follow, from 0; sets with the same prefix share the numbering.
     #[serde(default = "name_prefix_default")]
     pub name_prefix: String,
-    /// What each node has. A set that says nothing gets the default of the contract; one that leaves out only `pods`
-    /// gets 110 of them, because a node without that resource would take no pod at all.
+    /// Capacity of each node. A set without it has the default capacity; one without `pods` gets 110, because no pod fits
+    /// on a node without that resource.
     #[serde(default = "capacity_default", deserialize_with = "capacity")]
     pub capacity: BTreeMap<String, Quantity>,
     /// Labels of each node.
@@ -53,20 +53,20 @@ pub struct NodeSet {
     /// Taints of each node.
     #[serde(default)]
     pub taints: Vec<Taint>,
-    /// Labels that say where a node stands.
+    /// Topology labels of each node.
     #[serde(default)]
     pub topology: Vec<Topology>,
 }
 
-/// A label whose value is shared by neighbours.
+/// A label whose value consecutive nodes share.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Topology {
     /// Label key.
     pub key: String,
-    /// How many nodes, counted through the whole file, share a value.
+    /// How many consecutive nodes of the whole file share a value.
     pub nodes: u32,
-    /// What values begin with, before a number; unset means the key's last part and a dash: `rack-3`.
+    /// Prefix of the values, before a number. Default: the key's last segment and a dash, `rack-3`.
     #[serde(default)]
     pub prefix: Option<String>,
 }
@@ -77,7 +77,7 @@ impl Cluster {
         validation::read(document)
     }
 
-    /// `count` nodes as `phalanx up` has them without a file: racks of 8, zones of 64.
+    /// The default cluster with `count` nodes: racks of 8, zones of 64.
     pub fn default_of(count: u32) -> Cluster {
         let topology = |key: &str, nodes| Topology { key: key.to_owned(), nodes, prefix: None };
         Cluster {
@@ -94,14 +94,14 @@ impl Cluster {
 
     /// The Node objects, ready since `now`, in the order of the file.
     pub fn nodes(&self, now: Timestamp) -> Vec<Node> {
-        self.placed().enumerate().map(|(index, (set, name))| set.node(index, name, now)).collect()
+        self.named_nodes().enumerate().map(|(index, (set, name))| set.node(index, name, now)).collect()
     }
 
     /// Every node's set and name.
-    fn placed(&self) -> impl Iterator<Item = (&NodeSet, String)> {
-        let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+    fn named_nodes(&self) -> impl Iterator<Item = (&NodeSet, String)> {
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
         self.nodes.iter().flat_map(|set| std::iter::repeat_n(set, set.count as usize)).map(move |set| {
-            let number = named.entry(&set.name_prefix).or_insert(0);
+            let number = numbers.entry(&set.name_prefix).or_insert(0);
             let name = format!("{}{number}", set.name_prefix);
             *number += 1;
             (set, name)
@@ -147,12 +147,12 @@ impl NodeSet {
 }
 
 impl Topology {
-    /// The label value of the node that is `index` in the whole file.
+    /// The label value of the node at `index` of the whole file.
     fn value(&self, index: usize) -> String {
-        let group = index / self.nodes.max(1) as usize;
+        let domain = index / self.nodes.max(1) as usize;
         match &self.prefix {
-            Some(prefix) => format!("{prefix}{group}"),
-            None => format!("{}-{group}", self.key.rsplit('/').next().unwrap_or_default()),
+            Some(prefix) => format!("{prefix}{domain}"),
+            None => format!("{}-{domain}", self.key.rsplit('/').next().unwrap_or_default()),
         }
     }
 }
@@ -162,7 +162,7 @@ fn node_address(kind: &str, address: String) -> NodeAddress {
 }
 
 fn conditions(now: Timestamp) -> Vec<NodeCondition> {
-    // The wire has whole seconds.
+    // Times on the wire have whole seconds.
     let time = Timestamp::from_second(now.as_second()).ok().map(Time);
     let condition = |kind: &str, status: &str, reason: &str, message: &str| NodeCondition {
         type_: kind.to_owned(),
@@ -194,10 +194,10 @@ fn capacity_default() -> BTreeMap<String, Quantity> {
         .into()
 }
 
-/// Amounts as people write them, `"8"` or `8`.
+/// Quantities as strings or numbers, `"8"` or `8`.
 fn capacity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Quantity>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "an amount is a text or a number")]
+    #[serde(untagged, expecting = "a quantity is a string or a number")]
     enum Amount {
         Text(String),
         Number(serde_json::Number),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_follow_each_other_in_topology_and_in_names_of_one_prefix() {
+    fn sets_share_the_numbering_of_topology_and_of_a_name_prefix() {
         let document = file(json!([
             {"count": 2, "namePrefix": "gpu-", "topology": [{"key": ZONE, "nodes": 4}, {"key": RACK, "nodes": 2}]},
             {"count": 1, "capacity": {"cpu": "1"}},
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_racks_have_8_nodes_and_zones_64() {
+    fn the_default_cluster_has_racks_of_8_nodes_and_zones_of_64() {
         let all = text(&Cluster::default_of(65));
         let lines: Vec<&str> = all.lines().collect();
         assert_snapshot!([lines[0], lines[7], lines[8], lines[64]].join("\n"), @r#"
@@ -354,7 +354,7 @@ mod tests {
         nodes[0].capacity[memory]: Invalid value: "-1": must be greater than or equal to 0
         nodes[0].capacity[pods]: Invalid value: "1.5": must be an integer
         nodes[1].labels: Invalid value: "-a": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
-        nodes[1].labels[phalanx.dev/simulated]: Forbidden: is set by the node itself
+        nodes[1].labels[phalanx.dev/simulated]: Forbidden: set by the simulated node
         nodes[1].topology[0].key: Invalid value: "x y": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
         nodes[1].topology[0].nodes: Invalid value: 0: must be at least 1
         nodes[2].topology[0].key: Duplicate value: "rack"

@@ -1,5 +1,4 @@
-//! All pods of all simulated nodes, and which of them is due. Plain values in and out; [`crate::run`] does the waiting
-//! and the writing.
+//! All pods of all simulated nodes, ordered by the time of their next step. Pure; [`crate::run`] waits and writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,14 +11,14 @@ use crate::cluster::SIMULATED_LABEL;
 use crate::pod_lifecycle::{self, KubeletAction, PodDefaults, PodRuntimeState};
 use crate::status::{self, PodWrite};
 
-/// Who does what next. The same changes at the same times give the same tasks in the same order.
+/// Pods by the time of their next step. The same changes at the same times give the same tasks in the same order.
 #[derive(Debug)]
 pub(crate) struct DueQueue {
-    /// Nodes that are simulated.
+    /// Simulated nodes.
     nodes: BTreeSet<String>,
-    /// Every pod that concerns its node, also on nodes that are not (or not yet known to be) ours.
+    /// Every bound pod with further steps, also on nodes that are not, or not yet known to be, simulated.
     pods: BTreeMap<ObjectKey, PodEntry>,
-    /// When a pod is due; equal times go by key.
+    /// Pods by due time, then by key.
     due: BTreeSet<(Timestamp, ObjectKey)>,
     backoff: Backoff,
     defaults: PodDefaults,
@@ -29,18 +28,19 @@ pub(crate) struct DueQueue {
 struct PodEntry {
     pod: Arc<PodView>,
     state: PodRuntimeState,
-    /// A write is under way; nothing is due until it has settled.
+    /// A write is in flight; no step is due until it ends.
     writing: bool,
-    /// The version that our last write made; nothing is due until the cache shows it.
+    /// The revision of our last write; no step is due until the cache has it.
     written: Revision,
-    /// Writes that failed in a row, and until when the next one waits for that.
+    /// Failed writes in a row.
     failures: u32,
+    /// End of the backoff after a failed write.
     not_before: Timestamp,
-    /// This pod's place in the agenda's `due`.
+    /// This pod's time in the queue's `due`.
     due: Option<Timestamp>,
 }
 
-/// One write that is to be done.
+/// One write to execute.
 #[derive(Debug)]
 pub(crate) struct KubeletTask {
     pub pod: Arc<PodView>,
@@ -49,26 +49,26 @@ pub(crate) struct KubeletTask {
     pub begun: Timestamp,
 }
 
-/// What became of a task.
+/// Result of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskOutcome {
-    /// Written; the pod now has this version (zero when the answer does not tell).
+    /// Written; the pod now has this revision (zero if the response has none).
     Written(Revision),
-    /// There is no such pod any more.
+    /// The pod does not exist any more.
     Gone,
-    /// The pod has changed since it was read.
+    /// The pod has changed since it was cached.
     Conflict,
-    /// Something else; it is tried again.
+    /// Another error; the write is retried.
     Failed,
 }
 
 impl DueQueue {
-    /// An agenda that knows no pods; failed writes are done again after `backoff`.
+    /// An empty queue; failed writes are retried after `backoff`.
     pub fn new(backoff: Backoff, defaults: PodDefaults) -> DueQueue {
         DueQueue { nodes: BTreeSet::new(), pods: BTreeMap::new(), due: BTreeSet::new(), backoff, defaults }
     }
 
-    /// Takes in a change of a node. Only whether it is simulated matters.
+    /// Observes a change of a node. Only whether it is simulated matters.
     pub fn observe_node(&mut self, change: &CacheChange<NodeView>) {
         let name = &change.latest().metadata.name;
         let is_ours = change
@@ -77,14 +77,14 @@ impl DueQueue {
             .is_some_and(|node| node.metadata.labels.get(SIMULATED_LABEL).is_some_and(|v| v == "true"));
         let changed = if is_ours { self.nodes.insert(name.clone()) } else { self.nodes.remove(name) };
         if changed {
-            // Rare: a node comes or goes once, and mostly without pods.
+            // Rare: a node is added or removed once, and mostly without pods.
             let on_node = self.pods.iter().filter(|(_, entry)| entry.pod.spec.node_name == *name);
             let keys: Vec<ObjectKey> = on_node.map(|(key, _)| key.clone()).collect();
             keys.iter().for_each(|key| self.reschedule(key));
         }
     }
 
-    /// Takes in a change of a pod, seen at `now`.
+    /// Observes a change of a pod at `now`.
     pub fn observe_pod(&mut self, change: &CacheChange<PodView>, now: Timestamp) {
         let key = change.latest().metadata.key();
         match change.new.as_ref().filter(|pod| needs_kubelet(pod)) {
@@ -92,7 +92,7 @@ impl DueQueue {
             Some(pod) => {
                 match self.pods.get_mut(&key) {
                     Some(entry) if entry.pod.metadata.uid == pod.metadata.uid => entry.pod = Arc::clone(pod),
-                    // A pod of the same name is another pod, with a life of its own.
+                    // A new pod of the same name begins with its first step.
                     _ => {
                         self.forget(&key);
                         self.pods.insert(key.clone(), PodEntry::new(Arc::clone(pod), now));
@@ -108,7 +108,7 @@ impl DueQueue {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// The next task that is due at `now`. The pod has no other until this one is settled.
+    /// The next task that is due at `now`. The pod has no other until this one is completed.
     pub(crate) fn take(&mut self, now: Timestamp) -> Option<KubeletTask> {
         while self.next_due().is_some_and(|at| at <= now) {
             let (_, key) = self.due.pop_first()?;
@@ -122,7 +122,7 @@ impl DueQueue {
         None
     }
 
-    /// Takes in what became of a task.
+    /// Records the result of a task.
     pub(crate) fn complete(&mut self, task: &KubeletTask, outcome: TaskOutcome, now: Timestamp) {
         let key = task.pod.metadata.key();
         let Some(entry) = self.pods.get_mut(&key).filter(|entry| entry.pod.metadata.uid == task.pod.metadata.uid)
@@ -136,7 +136,7 @@ impl DueQueue {
                 entry.written = revision;
                 entry.failures = 0;
             }
-            // The cache is late; it will say so.
+            // The cache is behind and will show the deletion.
             TaskOutcome::Gone => entry.written = Revision(u64::MAX),
             TaskOutcome::Conflict if entry.pod.metadata.resource_version > task.pod.metadata.resource_version => {}
             TaskOutcome::Conflict | TaskOutcome::Failed => {
@@ -155,7 +155,7 @@ impl DueQueue {
         }
     }
 
-    /// Puts a pod in its place among those that are due.
+    /// Updates the due time of a pod.
     fn reschedule(&mut self, key: &ObjectKey) {
         let Some(entry) = self.pods.get_mut(key) else { return };
         let due = if self.nodes.contains(&entry.pod.spec.node_name) { entry.next_at(&self.defaults) } else { None };
@@ -171,8 +171,8 @@ impl DueQueue {
     }
 }
 
-/// Whether the pod is on a node that has something to do for it, now or later. For one that has ended there is only its
-/// removal, once somebody asks for that.
+/// Whether the pod is bound and has further steps, now or later. A pod that has ended has only its removal, once its
+/// deletion is requested.
 fn needs_kubelet(pod: &PodView) -> bool {
     pod.node_name().is_some() && (pod.metadata.is_deleting() || !pod.is_finished())
 }
@@ -209,11 +209,11 @@ mod tests {
         Timestamp::from_second(second).expect("in range")
     }
 
-    fn agenda() -> DueQueue {
+    fn due_queue() -> DueQueue {
         let backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30) };
-        let mut agenda = DueQueue::new(backoff, PodDefaults::default());
-        agenda.observe_node(&node("true"));
-        agenda
+        let mut queue = DueQueue::new(backoff, PodDefaults::default());
+        queue.observe_node(&node("true"));
+        queue
     }
 
     fn node(simulated: &str) -> CacheChange<NodeView> {
@@ -232,86 +232,86 @@ mod tests {
         pod
     }
 
-    fn take_tasks(agenda: &mut DueQueue, now: i64) -> Vec<KubeletTask> {
-        std::iter::from_fn(|| agenda.take(second(now))).collect()
+    fn take_tasks(queue: &mut DueQueue, now: i64) -> Vec<KubeletTask> {
+        std::iter::from_fn(|| queue.take(second(now))).collect()
     }
 
     #[test]
-    fn pods_on_other_nodes_are_left_alone_until_the_node_is_known() {
+    fn pods_are_due_only_on_nodes_known_to_be_simulated() {
         let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO };
-        let mut agenda = DueQueue::new(backoff, PodDefaults::default());
-        agenda.observe_pod(&changed(bound("Never")), second(1));
-        agenda.observe_node(&node("false"));
-        assert_eq!(agenda.next_due(), None);
-        agenda.observe_node(&node("true"));
-        assert_eq!(agenda.next_due(), Some(second(1)));
-        agenda.observe_node(&node("false"));
-        assert_eq!(agenda.next_due(), None);
+        let mut queue = DueQueue::new(backoff, PodDefaults::default());
+        queue.observe_pod(&changed(bound("Never")), second(1));
+        queue.observe_node(&node("false"));
+        assert_eq!(queue.next_due(), None);
+        queue.observe_node(&node("true"));
+        assert_eq!(queue.next_due(), Some(second(1)));
+        queue.observe_node(&node("false"));
+        assert_eq!(queue.next_due(), None);
     }
 
     #[test]
-    fn the_next_step_waits_until_the_cache_shows_the_last_one() {
-        let mut agenda = agenda();
-        agenda.observe_pod(&changed(bound("Never")), second(1));
-        let task = take_tasks(&mut agenda, 1).remove(0);
-        assert_eq!((&task.action, agenda.next_due()), (&KubeletAction::Start, None));
-        agenda.complete(&task, TaskOutcome::Written(Revision(9)), second(1));
-        agenda.observe_pod(&changed(at_revision(bound("Never"), 8)), second(1));
-        assert_eq!(agenda.next_due(), None, "the pod without our write would start a second time");
-        agenda.observe_pod(&changed(at_revision(in_phase(bound("Never"), PodPhase::Running, 0), 9)), second(1));
-        assert_eq!(agenda.next_due(), Some(second(2)), "it runs for a second");
+    fn the_next_step_waits_until_the_cache_has_the_last_one() {
+        let mut queue = due_queue();
+        queue.observe_pod(&changed(bound("Never")), second(1));
+        let task = take_tasks(&mut queue, 1).remove(0);
+        assert_eq!((&task.action, queue.next_due()), (&KubeletAction::Start, None));
+        queue.complete(&task, TaskOutcome::Written(Revision(9)), second(1));
+        queue.observe_pod(&changed(at_revision(bound("Never"), 8)), second(1));
+        assert_eq!(queue.next_due(), None, "the pod without our write would start a second time");
+        queue.observe_pod(&changed(at_revision(in_phase(bound("Never"), PodPhase::Running, 0), 9)), second(1));
+        assert_eq!(queue.next_due(), Some(second(2)), "it runs for a second");
     }
 
     #[test]
-    fn failed_writes_are_done_again_later_and_conflicts_with_the_newer_pod_at_once() {
-        let mut agenda = agenda();
-        agenda.observe_pod(&changed(bound("Never")), second(1));
+    fn failed_writes_are_retried_later_and_conflicts_with_a_newer_pod_at_once() {
+        let mut queue = due_queue();
+        queue.observe_pod(&changed(bound("Never")), second(1));
         for (now, wait) in [(1, 1), (2, 2), (4, 4)] {
-            let task = take_tasks(&mut agenda, now).remove(0);
-            agenda.complete(&task, TaskOutcome::Failed, second(now));
-            assert_eq!(agenda.next_due(), Some(second(now + wait)));
+            let task = take_tasks(&mut queue, now).remove(0);
+            queue.complete(&task, TaskOutcome::Failed, second(now));
+            assert_eq!(queue.next_due(), Some(second(now + wait)));
         }
-        let task = take_tasks(&mut agenda, 8).remove(0);
-        agenda.observe_pod(&changed(at_revision(bound("Never"), 8)), second(8));
-        agenda.complete(&task, TaskOutcome::Conflict, second(8));
-        let task = take_tasks(&mut agenda, 8).remove(0);
+        let task = take_tasks(&mut queue, 8).remove(0);
+        queue.observe_pod(&changed(at_revision(bound("Never"), 8)), second(8));
+        queue.complete(&task, TaskOutcome::Conflict, second(8));
+        let task = take_tasks(&mut queue, 8).remove(0);
         assert_eq!(task.pod.metadata.resource_version, Revision(8));
     }
 
     #[test]
-    fn a_pod_that_came_again_under_its_name_is_not_taken_for_the_old_one() {
-        let mut agenda = agenda();
-        agenda.observe_pod(&changed(bound("Never")), second(1));
-        let old = take_tasks(&mut agenda, 1).remove(0);
-        let mut again = bound("Never");
-        again.metadata.uid = "v".to_owned();
-        agenda.observe_pod(&changed(again), second(2));
-        agenda.complete(&old, TaskOutcome::Gone, second(2));
-        assert_eq!(take_tasks(&mut agenda, 2).remove(0).pod.metadata.uid, "v");
+    fn a_new_pod_of_the_same_name_is_not_taken_for_the_old_one() {
+        let mut queue = due_queue();
+        queue.observe_pod(&changed(bound("Never")), second(1));
+        let old = take_tasks(&mut queue, 1).remove(0);
+        let mut new = bound("Never");
+        new.metadata.uid = "v".to_owned();
+        queue.observe_pod(&changed(new), second(2));
+        queue.complete(&old, TaskOutcome::Gone, second(2));
+        assert_eq!(take_tasks(&mut queue, 2).remove(0).pod.metadata.uid, "v");
     }
 
     #[test]
-    fn the_final_delete_is_sent_once_though_finalizers_hold_the_pod() {
-        let mut agenda = agenda();
+    fn the_final_delete_is_sent_once_though_the_pod_has_finalizers() {
+        let mut queue = due_queue();
         let mut pod = in_phase(bound("Never"), PodPhase::Succeeded, 0);
         pod.metadata.deletion_timestamp = Some(second(1));
-        agenda.observe_pod(&changed(pod.clone()), second(1));
-        let task = take_tasks(&mut agenda, 1).remove(0);
+        queue.observe_pod(&changed(pod.clone()), second(1));
+        let task = take_tasks(&mut queue, 1).remove(0);
         assert_eq!(task.action, KubeletAction::Remove);
-        agenda.complete(&task, TaskOutcome::Written(Revision::ZERO), second(1));
-        agenda.observe_pod(&changed(at_revision(pod, 8)), second(2));
-        assert_eq!(agenda.next_due(), None);
+        queue.complete(&task, TaskOutcome::Written(Revision::ZERO), second(1));
+        queue.observe_pod(&changed(at_revision(pod, 8)), second(2));
+        assert_eq!(queue.next_due(), None);
     }
 
     #[test]
-    fn pods_due_at_one_time_go_in_order_of_their_names() {
-        let mut agenda = agenda();
+    fn pods_due_at_the_same_time_are_ordered_by_name() {
+        let mut queue = due_queue();
         for name in ["c", "a", "b"] {
             let mut pod = bound("Never");
             pod.metadata.name = name.to_owned();
-            agenda.observe_pod(&changed(pod), second(1));
+            queue.observe_pod(&changed(pod), second(1));
         }
-        let names: Vec<String> = take_tasks(&mut agenda, 1).iter().map(|task| task.pod.metadata.name.clone()).collect();
+        let names: Vec<String> = take_tasks(&mut queue, 1).iter().map(|task| task.pod.metadata.name.clone()).collect();
         assert_eq!(names, ["a", "b", "c"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The life of a pod on a simulated node, decided from what the pod says and what its kubelet remembers.
+//! The steps of a pod on a simulated node, decided from the pod and the times of its earlier steps.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use runtime::Backoff;
 pub const RUN_SECONDS: &str = "phalanx.dev/run-seconds";
 /// The exit code of the containers. Without it, [`PodDefaults`] holds.
 pub const EXIT_CODE: &str = "phalanx.dev/exit-code";
-/// Time from the bind to Running, in seconds; unset means 0.
+/// Time from the bind to Running, in seconds. Default: 0.
 pub const START_SECONDS: &str = "phalanx.dev/start-seconds";
-/// Whether the containers do not listen when they are told to stop: `true`. They are killed when their grace is over.
+/// `true`: the containers ignore SIGTERM, and are killed when their grace period is over.
 pub const IGNORE_STOP: &str = "phalanx.dev/ignore-stop";
 
-/// What a process ends with that is told to stop.
+/// Exit code after SIGTERM.
 pub const EXIT_CODE_STOPPED: i32 = 143;
-/// What a process ends with that is killed.
+/// Exit code after SIGKILL.
 pub const EXIT_CODE_KILLED: i32 = 137;
 
-/// The kubelet's: a container that failed once is started again at once; from then on it waits.
+/// The kubelet's backoff: the first restart is immediate, later ones are delayed.
 const CRASH_BACKOFF: Backoff = Backoff { initial: Duration::from_secs(10), max: Duration::from_secs(300) };
-/// Also the kubelet's: a run this long ends the series of crashes.
+/// The kubelet's reset: after a run of this length the backoff starts again.
 const CRASH_BACKOFF_RESET: Duration = Duration::from_secs(600);
 
 /// How long the containers of a pod run.
@@ -66,36 +66,36 @@ impl Default for PodDefaults {
     }
 }
 
-/// What a kubelet knows of a pod beyond the pod itself. The wire has whole seconds, and says nothing of a pod that
-/// waits: these are exact, but do not outlive the process.
+/// What a kubelet knows about a pod besides the pod itself. Times on the wire have whole seconds, and a waiting container has
+/// none. These are exact, but are lost with the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRuntimeState {
-    /// When the pod was first seen on its node.
+    /// When the pod was first observed on its node.
     pub first_seen: Timestamp,
     /// When its containers were last started.
     pub started: Option<Timestamp>,
     /// When its containers last ended.
     pub last_ended: Option<Timestamp>,
-    /// Whether the final delete was accepted; finalizers may hold the pod a while longer.
+    /// Whether the final delete was accepted. Finalizers may keep the pod longer.
     pub removed: bool,
 }
 
 impl PodRuntimeState {
-    /// Nothing but when the pod was first seen.
-    pub fn first_seen_at(taken: Timestamp) -> PodRuntimeState {
-        PodRuntimeState { first_seen: taken, started: None, last_ended: None, removed: false }
+    /// The state of a pod that is first observed at `first_seen`.
+    pub fn first_seen_at(first_seen: Timestamp) -> PodRuntimeState {
+        PodRuntimeState { first_seen, started: None, last_ended: None, removed: false }
     }
 
-    /// When the containers that are started again at `now` ended: before, or in this very step.
+    /// When the containers ended that are restarted at `now`: before, or in the same step.
     pub(crate) fn last_end(&self, now: Timestamp) -> Timestamp {
         self.last_ended.filter(|ended| Some(*ended) > self.started).unwrap_or(now)
     }
 
-    /// Takes note of a step that was taken at `now`.
+    /// Records a step that was executed at `now`.
     pub fn record(&mut self, action: &KubeletAction, now: Timestamp) {
         match action {
             KubeletAction::Start => self.started = Some(now),
-            // A restart right after the end is one step with both.
+            // An immediate restart is one step: end and start.
             KubeletAction::Restart { .. } => {
                 self.last_ended = Some(self.last_end(now));
                 self.started = Some(now);
@@ -108,51 +108,51 @@ impl PodRuntimeState {
     }
 }
 
-/// The next step of a pod's life, not to be taken before its time.
+/// The next step of a pod, and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeletStep {
-    /// When it is due; may lie in the past.
+    /// When it is due; may be in the past.
     pub at: Timestamp,
-    /// What is to be done.
+    /// What to do.
     pub action: KubeletAction,
 }
 
-/// What a kubelet does to a pod.
+/// An action of a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KubeletAction {
     /// The containers start for the first time.
     Start,
-    /// The containers end, and with them the pod.
+    /// The containers and the pod end.
     Finish {
-        /// Of every container.
+        /// Exit code of every container.
         exit_code: i32,
     },
-    /// The containers end, and wait to be started again.
+    /// The containers end, and are restarted later.
     BackOff {
-        /// Of every container.
+        /// Exit code of every container.
         exit_code: i32,
     },
-    /// The containers start again.
+    /// The containers are restarted.
     Restart {
-        /// How they ended before.
+        /// Exit code of the previous run.
         exit_code: i32,
     },
-    /// The pod says something that cannot be done, and fails.
+    /// The pod has an invalid annotation, and fails.
     Refuse {
-        /// What, and why not.
+        /// The annotation, and what is wrong with it.
         message: String,
     },
-    /// The pod is to go before it finished: its containers are stopped and it fails.
+    /// The pod is deleted before its end: its containers are stopped, and it fails.
     Stop,
-    /// The same where the containers did not stop when they were told to.
+    /// The same for containers that ignore SIGTERM.
     Kill,
-    /// The pod has ended and is to go: the object may be removed.
+    /// The pod has ended and is being deleted: the object is removed.
     Remove,
 }
 
-/// What `pod`, which is bound, does next; `None` while it has nothing to do but wait for others.
+/// The next step of a bound pod; `None` if it has none without a change from outside.
 pub fn next_step(pod: &PodView, state: &PodRuntimeState, defaults: &PodDefaults) -> Option<KubeletStep> {
-    let at_once = |act| Some(KubeletStep { at: state.first_seen, action: act });
+    let at_once = |action| Some(KubeletStep { at: state.first_seen, action });
     match (pod.metadata.is_deleting(), pod.is_finished()) {
         (true, true) if state.removed => return None,
         (true, true) => return at_once(KubeletAction::Remove),
@@ -164,72 +164,72 @@ pub fn next_step(pod: &PodView, state: &PodRuntimeState, defaults: &PodDefaults)
         (false, true) => return None,
         (false, false) => {}
     }
-    let script = match SimulatedRun::of(pod, defaults) {
-        Ok(script) => script,
+    let run = match SimulatedRun::of(pod, defaults) {
+        Ok(run) => run,
         Err(message) => return at_once(KubeletAction::Refuse { message }),
     };
     if pod.status.phase != PodPhase::Running {
-        return Some(KubeletStep { at: saturating_add(state.first_seen, script.start), action: KubeletAction::Start });
+        return Some(KubeletStep { at: saturating_add(state.first_seen, run.start), action: KubeletAction::Start });
     }
     let Some(started) = running_since(pod, state) else {
         let ended = state.last_ended.unwrap_or(state.first_seen);
-        let at = saturating_add(ended, script.delay_before_restart(restarts(pod)));
-        return Some(KubeletStep { at, action: KubeletAction::Restart { exit_code: script.exit_code } });
+        let at = saturating_add(ended, run.delay_before_restart(restarts(pod)));
+        return Some(KubeletStep { at, action: KubeletAction::Restart { exit_code: run.exit_code } });
     };
-    let exit_code = script.exit_code;
-    let act = match script.restarts {
+    let exit_code = run.exit_code;
+    let action = match run.restarts {
         false => KubeletAction::Finish { exit_code },
-        true if script.delay_before_restart(restarts(pod)).is_zero() => KubeletAction::Restart { exit_code },
+        true if run.delay_before_restart(restarts(pod)).is_zero() => KubeletAction::Restart { exit_code },
         true => KubeletAction::BackOff { exit_code },
     };
-    Some(KubeletStep { at: saturating_add(started, script.run?), action: act })
+    Some(KubeletStep { at: saturating_add(started, run.run?), action })
 }
 
-/// Which annotation of the pod asks for something that no simulated node can do, and why.
+/// The error of an annotation that no simulated node can follow.
 pub fn bad_annotation(pod: &PodView) -> Option<String> {
     SimulatedRun::of(pod, &PodDefaults::default()).err()
 }
 
-/// Whether the containers run, or are started again and again, until the pod is deleted.
+/// Whether the containers run, or are restarted, until the pod is deleted.
 pub fn is_endless(pod: &PodView, defaults: &PodDefaults) -> bool {
-    SimulatedRun::of(pod, defaults).is_ok_and(|script| script.restarts || script.run.is_none())
+    SimulatedRun::of(pod, defaults).is_ok_and(|run| run.restarts || run.run.is_none())
 }
 
 /// Whether the containers, once started, run until the pod is deleted.
 pub fn runs_forever(pod: &PodView, defaults: &PodDefaults) -> bool {
-    SimulatedRun::of(pod, defaults).is_ok_and(|script| script.run.is_none())
+    SimulatedRun::of(pod, defaults).is_ok_and(|run| run.run.is_none())
 }
 
-/// A pod that has not started has nothing that could not listen.
+/// Whether running containers ignore SIGTERM. A pod that has not started has no such containers.
 fn ignores_stop(pod: &PodView) -> bool {
     pod.status.phase == PodPhase::Running
         && pod.metadata.annotations.get(IGNORE_STOP).is_some_and(|text| text == "true")
 }
 
-/// How often the pod's containers were started again.
+/// How often the pod's containers were restarted.
 pub(crate) fn restarts(pod: &PodView) -> u32 {
     let counts = pod.status.container_statuses.iter().map(|container| container.restart_count);
     counts.max().and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
 }
 
-/// Since when the containers run; `None` while they wait to be started again.
+/// Since when the containers run; `None` while they wait for a restart.
 pub(crate) fn running_since(pod: &PodView, state: &PodRuntimeState) -> Option<Timestamp> {
     let running = pod.status.container_statuses.iter().find_map(|container| container.state.running.as_ref());
-    // A running pod without containers is one whose status somebody else wrote.
+    // The status of a running pod without containers was written by another client.
     if running.is_none() && !pod.status.container_statuses.is_empty() {
         return None;
     }
-    let told = running.and_then(|running| running.started_at).or(pod.status.start_time);
-    Some(state.started.or(told).unwrap_or(state.first_seen))
+    let reported = running.and_then(|running| running.started_at).or(pod.status.start_time);
+    Some(state.started.or(reported).unwrap_or(state.first_seen))
 }
 
-/// What the annotations ask for.
+/// How the annotations and the restart policy let a pod run.
 struct SimulatedRun {
     start: Duration,
-    /// `None` for ever.
+    /// `None`: without end.
     run: Option<Duration>,
     exit_code: i32,
-    /// Whether the containers are started again when they have ended.
+    /// Whether the containers are restarted after their end.
     restarts: bool,
 }
 
@@ -278,7 +278,7 @@ fn parse_seconds(text: &str) -> Option<Duration> {
     text.trim().parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-/// `time` and a while; the end of time when that is too far.
+/// `time` + `by`, at most the largest timestamp.
 fn saturating_add(time: Timestamp, by: Duration) -> Timestamp {
     time.checked_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_pod_starts_when_it_was_taken_or_so_much_later() {
+    fn a_bound_pod_starts_at_once_or_after_its_delay() {
         for (annotations, want) in [
             ("", "Start at 100"),
             ("start=2.5", "Start at 102.5"),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_pod_ends_as_its_annotations_and_restart_policy_say() {
+    fn a_running_pod_ends_by_its_annotations_and_restart_policy() {
         for (policy, annotations, restarts, want) in [
             ("Never", "", 0, "Finish { exit_code: 0 } at 201.25"),
             ("Never", "run=0", 0, "Finish { exit_code: 0 } at 200.25"),
@@ -349,8 +349,8 @@ mod tests {
             ("", "", 0, "nothing"),
         ] {
             let pod = in_phase(annotated(policy, annotations), PodPhase::Running, restarts);
-            let memory = PodRuntimeState { started: Some(at(200.25)), ..PodRuntimeState::first_seen_at(at(100.0)) };
-            assert_eq!(step(&pod, &memory), want, "{policy} {annotations} {restarts}");
+            let state = PodRuntimeState { started: Some(at(200.25)), ..PodRuntimeState::first_seen_at(at(100.0)) };
+            assert_eq!(step(&pod, &state), want, "{policy} {annotations} {restarts}");
         }
     }
 
@@ -386,21 +386,21 @@ mod tests {
     }
 
     #[test]
-    fn containers_wait_ten_seconds_doubling_up_to_five_minutes_for_their_next_start() {
+    fn restarts_back_off_from_ten_seconds_to_five_minutes() {
         for (restarts, want) in [(1, 310), (2, 320), (3, 340), (6, 600), (60, 600)] {
             let mut pod = in_phase(annotated("OnFailure", "exit=1"), PodPhase::Running, restarts);
             pod.status.container_statuses[0].state.running = None;
-            let memory = PodRuntimeState {
+            let state = PodRuntimeState {
                 started: Some(at(299.0)),
                 last_ended: Some(at(300.0)),
                 ..PodRuntimeState::first_seen_at(at(100.0))
             };
-            assert_eq!(step(&pod, &memory), format!("Restart {{ exit_code: 1 }} at {want}"), "{restarts} restarts");
+            assert_eq!(step(&pod, &state), format!("Restart {{ exit_code: 1 }} at {want}"), "{restarts} restarts");
         }
     }
 
     #[test]
-    fn a_kubelet_that_was_restarted_goes_by_the_status() {
+    fn a_restarted_kubelet_reads_the_start_from_the_status() {
         let mut pod = in_phase(annotated("Never", "run=10"), PodPhase::Running, 0);
         let running = pod.status.container_statuses[0].state.running.as_mut();
         running.expect("in_phase makes it run").started_at = Some(at(50.0));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_annotations_fail_the_pod_and_say_why() {
+    fn malformed_annotations_fail_the_pod_with_a_message() {
         for (annotations, want) in [
             ("run=soon", "annotation phalanx.dev/run-seconds: \"soon\" is not a number of seconds or forever"),
             ("run=-1", "annotation phalanx.dev/run-seconds: \"-1\" is not a number of seconds or forever"),
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_to_go_is_stopped_then_removed_once() {
+    fn a_deleted_pod_is_stopped_then_removed_once() {
         for (phase, removed, want) in [
             (PodPhase::Pending, false, "Stop at 100"),
             (PodPhase::Running, false, "Stop at 100"),
@@ -436,13 +436,13 @@ mod tests {
         ] {
             let mut pod = in_phase(annotated("Never", "run=nonsense"), phase, 0);
             pod.metadata.deletion_timestamp = Some(at(90.0));
-            let memory = PodRuntimeState { removed, ..PodRuntimeState::first_seen_at(at(100.0)) };
-            assert_eq!(step(&pod, &memory), want, "{phase:?}");
+            let state = PodRuntimeState { removed, ..PodRuntimeState::first_seen_at(at(100.0)) };
+            assert_eq!(step(&pod, &state), want, "{phase:?}");
         }
     }
 
     #[test]
-    fn containers_that_do_not_listen_are_killed_when_their_grace_is_over() {
+    fn containers_that_ignore_stop_are_killed_after_the_grace_period() {
         for (phase, ignores, want) in [
             (PodPhase::Running, "true", "Kill at 130"),
             (PodPhase::Pending, "true", "Stop at 100"),
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_pod_has_nothing_left_to_do() {
+    fn a_finished_pod_has_no_next_step() {
         for phase in [PodPhase::Succeeded, PodPhase::Failed] {
             assert_eq!(
                 step(&in_phase(bound("Never"), phase, 0), &PodRuntimeState::first_seen_at(at(100.0))),
@@ -466,17 +466,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_keeps_when_containers_started_and_ended() {
-        let mut memory = PodRuntimeState::first_seen_at(at(1.0));
-        memory.record(&KubeletAction::Start, at(2.0));
-        memory.record(&KubeletAction::Restart { exit_code: 1 }, at(3.0));
-        assert_eq!(
-            (memory.started, memory.last_ended),
-            (Some(at(3.0)), Some(at(3.0))),
-            "ended and started in one step"
-        );
-        memory.record(&KubeletAction::BackOff { exit_code: 1 }, at(4.0));
-        memory.record(&KubeletAction::Restart { exit_code: 1 }, at(14.0));
-        assert_eq!((memory.started, memory.last_ended), (Some(at(14.0)), Some(at(4.0))));
+    fn the_state_has_the_times_of_start_and_end() {
+        let mut state = PodRuntimeState::first_seen_at(at(1.0));
+        state.record(&KubeletAction::Start, at(2.0));
+        state.record(&KubeletAction::Restart { exit_code: 1 }, at(3.0));
+        assert_eq!((state.started, state.last_ended), (Some(at(3.0)), Some(at(3.0))), "ended and started in one step");
+        state.record(&KubeletAction::BackOff { exit_code: 1 }, at(4.0));
+        state.record(&KubeletAction::Restart { exit_code: 1 }, at(14.0));
+        assert_eq!((state.started, state.last_ended), (Some(at(14.0)), Some(at(4.0))));
     }
 }

@@ -1,4 +1,4 @@
-//! Makes the Node objects of a cluster.
+//! Creates the Node objects of a cluster.
 
 use api::Timestamp;
 use api::views::{NodeView, View};
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, SIMULATED_LABEL};
 
-/// Enough to keep a server busy, few enough to leave it room for others.
+/// Enough to keep a server busy, few enough not to delay other clients.
 const WRITES_IN_FLIGHT: usize = 64;
 
-/// Creates every node of `cluster`, ready since `now`. Nodes that are there already stay as they are, so this can be
-/// done again after an error.
+/// Creates every node of `cluster`, ready since `now`. Existing nodes are not changed, so this can be repeated after an
+/// error.
 pub async fn register(client: &Client, cluster: &Cluster, now: Timestamp) -> Result<(), kube::Error> {
     let path = &NodeView::RESOURCE.collection_path("");
     stream::iter(cluster.nodes(now))
@@ -29,15 +29,15 @@ pub async fn register(client: &Client, cluster: &Cluster, now: Timestamp) -> Res
         .await
 }
 
-/// A server's admission taints every new node with this, whatever the node says of itself.
+/// The taint that the admission of a server adds to every new node.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// Takes the taint of nodes that are not ready off simulated ones, which always are. For clusters where no node life
-/// cycle controller does that; where one does, nothing is left to be done.
+/// Removes the not-ready taint from simulated nodes, which are always ready. For clusters without a node lifecycle
+/// controller; with one, no node has the taint.
 pub async fn clear_not_ready(client: &Client) -> Result<(), kube::Error> {
     let bytes = get(client, &format!("{}?labelSelector={SIMULATED_LABEL}%3Dtrue", NodeView::RESOURCE.path())).await?;
-    let listed: Value = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
-    let nodes = listed["items"].as_array().into_iter().flatten().filter_map(without_not_ready);
+    let list: Value = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
+    let nodes = list["items"].as_array().into_iter().flatten().filter_map(without_not_ready);
     stream::iter(nodes)
         .map(|(name, taints)| async move {
             let path = format!("{}/{name}", NodeView::RESOURCE.path());
@@ -51,7 +51,7 @@ pub async fn clear_not_ready(client: &Client) -> Result<(), kube::Error> {
         .await
 }
 
-/// The name of a tainted node and the taints it keeps; `None` for a node without this taint.
+/// The name of a node with this taint and its other taints; `None` for a node without it.
 fn without_not_ready(node: &Value) -> Option<(String, Vec<Value>)> {
     let taints = node["spec"]["taints"].as_array()?;
     let kept: Vec<Value> = taints.iter().filter(|taint| taint["key"] != NOT_READY).cloned().collect();
@@ -64,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simulated_node_keeps_every_taint_but_one() {
+    fn only_the_not_ready_taint_is_removed() {
         let node = |taints: Value| json!({"metadata": {"name": "n"}, "spec": {"taints": taints}});
-        let own = json!({"key": "gpu", "effect": "NoSchedule"});
-        let tainted = node(json!([{"key": NOT_READY, "effect": "NoSchedule"}, own]));
-        assert_eq!(without_not_ready(&tainted), Some(("n".to_owned(), vec![own.clone()])));
-        assert_eq!(without_not_ready(&node(json!([own]))), None);
+        let other = json!({"key": "gpu", "effect": "NoSchedule"});
+        let tainted = node(json!([{"key": NOT_READY, "effect": "NoSchedule"}, other]));
+        assert_eq!(without_not_ready(&tainted), Some(("n".to_owned(), vec![other.clone()])));
+        assert_eq!(without_not_ready(&node(json!([other]))), None);
         assert_eq!(without_not_ready(&node(Value::Null)), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The task that all simulated kubelets share: changes in, writes out, and sleep between them.
+//! The one task of all simulated kubelets: changes in, writes out, and sleep until the next step is due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::due_queue::{DueQueue, KubeletTask, TaskOutcome};
 use crate::pod_lifecycle::{KubeletAction, PodDefaults};
 use crate::status::PodWrite;
 
-/// What the kubelets work with.
+/// Dependencies of the kubelets.
 pub struct KubeletContext {
-    /// With the rights of nodes.
+    /// A client with the identity of nodes.
     pub client: Client,
     /// All pods.
     pub pods: Cache<PodView>,
     /// All nodes; those with the label `phalanx.dev/simulated: "true"` are ours.
     pub nodes: Cache<NodeView>,
-    /// The time of objects.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// For what the user must know.
+    /// For Events.
     pub recorder: Recorder,
     /// Settings.
     pub config: Config,
@@ -34,9 +34,9 @@ pub struct KubeletContext {
 /// Settings of the kubelets.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How many writes may be under way at once, over all nodes.
+    /// Limit of writes in flight, over all nodes.
     pub writes_in_flight: usize,
-    /// How long a failed write waits before it is done again.
+    /// Backoff of failed writes.
     pub backoff: Backoff,
     /// What holds for pods without annotations.
     pub pod_defaults: PodDefaults,
@@ -49,36 +49,36 @@ impl Default for Config {
     }
 }
 
-/// Runs every pod that is bound to a simulated node, for ever.
+/// Runs every pod that is bound to a simulated node. Never returns.
 ///
-/// Upstream: a kubelet also writes an Event for every image, container and kill. Ours stays silent about what the status
-/// says, because a gang of thousands would spend most of its writes on them.
+/// Upstream: a kubelet also writes an Event for every image, container and kill. Ours does not repeat the status in Events,
+/// because they would be most of the writes of a large gang.
 pub async fn run(ctx: KubeletContext) {
     let KubeletContext { client, pods, nodes, clock, recorder, config } = ctx;
     let mut pod_changes = pods.subscribe();
     let mut node_changes = nodes.subscribe();
-    let mut agenda = DueQueue::new(config.backoff, config.pod_defaults);
+    let mut due_queue = DueQueue::new(config.backoff, config.pod_defaults);
     let mut writes = FuturesUnordered::new();
     loop {
         let now = clock.now();
         while let Some(change) = node_changes.try_next() {
-            agenda.observe_node(&change);
+            due_queue.observe_node(&change);
         }
         while let Some(change) = pod_changes.try_next() {
-            agenda.observe_pod(&change, now);
+            due_queue.observe_pod(&change, now);
         }
         while writes.len() < config.writes_in_flight
-            && let Some(task) = agenda.take(now)
+            && let Some(task) = due_queue.take(now)
         {
             writes.push(execute(&client, task));
         }
-        // With all hands full, time alone changes nothing.
-        let due = agenda.next_due().filter(|_| writes.len() < config.writes_in_flight);
+        // At the limit of writes, only the end of one allows another.
+        let due = due_queue.next_due().filter(|_| writes.len() < config.writes_in_flight);
         tokio::select! {
             biased;
-            Some((task, answer)) = writes.next(), if !writes.is_empty() => {
-                record_rejection(&recorder, &task, &answer);
-                agenda.complete(&task, outcome(&task, answer), clock.now());
+            Some((task, response)) = writes.next(), if !writes.is_empty() => {
+                record_rejection(&recorder, &task, &response);
+                due_queue.complete(&task, outcome(&task, response), clock.now());
             }
             () = node_changes.wait_until_ready() => {}
             () = pod_changes.wait_until_ready() => {}
@@ -89,31 +89,31 @@ pub async fn run(ctx: KubeletContext) {
 
 async fn execute(client: &Client, task: KubeletTask) -> (KubeletTask, Result<WriteResponse, kube::Error>) {
     let mut path = PodView::RESOURCE.object_path(&task.pod.metadata.key());
-    let answer = match &task.write {
+    let response = match &task.write {
         PodWrite::Status(body) => {
             path.push_str("/status");
             request::patch(client, &path, PatchKind::Merge, body).await
         }
         PodWrite::Delete(options) => request::delete(client, &path, options).await,
     };
-    (task, answer)
+    (task, response)
 }
 
-/// A pod that cannot be run as it asks to be is an event as well as a status.
-fn record_rejection(recorder: &Recorder, task: &KubeletTask, answer: &Result<WriteResponse, kube::Error>) {
-    if let (KubeletAction::Refuse { message }, Ok(_)) = (&task.action, answer) {
+/// A pod with an invalid annotation gets an Event as well as a status.
+fn record_rejection(recorder: &Recorder, task: &KubeletTask, response: &Result<WriteResponse, kube::Error>) {
+    if let (KubeletAction::Refuse { message }, Ok(_)) = (&task.action, response) {
         recorder.event(&ObjectRef::of(&*task.pod), EventKind::Warning, "InvalidAnnotation", "Starting", message);
     }
 }
 
-fn outcome(task: &KubeletTask, answer: Result<WriteResponse, kube::Error>) -> TaskOutcome {
-    match answer {
-        Ok(answer) => TaskOutcome::Written(answer.revision),
+fn outcome(task: &KubeletTask, response: Result<WriteResponse, kube::Error>) -> TaskOutcome {
+    match response {
+        Ok(response) => TaskOutcome::Written(response.revision),
         Err(error) if is_not_found(&error) => TaskOutcome::Gone,
         Err(error) if is_conflict(&error) => TaskOutcome::Conflict,
         Err(error) => {
             let key = task.pod.metadata.key();
-            // What no repetition mends is still repeated: the next version of the pod may be accepted.
+            // Other errors are retried, too: a write for a newer version of the pod may be accepted.
             if is_retriable(&error) {
                 tracing::debug!("pod {key}: {:?} failed: {error}", task.action);
             } else {

@@ -1,4 +1,4 @@
-//! What a kubelet writes about a pod: a patch of `pods/status` for each step of its life, and the delete at its end.
+//! The writes of a kubelet: a patch of `pods/status` for each step of a pod, and the final delete.
 
 use api::Timestamp;
 use api::clock::rfc3339;
@@ -19,7 +19,7 @@ pub(crate) enum PodWrite {
     Delete(Value),
 }
 
-/// The write that carries out `act` at `now`.
+/// The write that executes `action` at `now`.
 pub(crate) fn write(pod: &PodView, action: &KubeletAction, state: &PodRuntimeState, now: Timestamp) -> PodWrite {
     let report = StatusBuilder { pod, state, now };
     PodWrite::Status(report.patch(match action {
@@ -43,8 +43,8 @@ struct StatusBuilder<'a> {
 }
 
 impl StatusBuilder<'_> {
-    /// The patch names the version it was made from: a merge replaces whole lists, so a condition that somebody else
-    /// wrote meanwhile must refuse it.
+    /// The patch has the resourceVersion it was built from: a merge replaces whole lists, so it must fail if another client
+    /// has written a condition meanwhile.
     fn patch(&self, mut status: Value) -> Value {
         let meta = &self.pod.metadata;
         if meta.generation > 0 {
@@ -56,7 +56,7 @@ impl StatusBuilder<'_> {
         json!({"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status})
     }
 
-    /// All containers run, having ended before with `last_exit_code` if this is not their first start.
+    /// All containers run. `last_exit_code`: the previous run ended with this.
     fn running(&self, restart_count: u32, last_exit_code: Option<i32>) -> Value {
         let state = json!({"running": {"startedAt": rfc3339(self.now)}});
         let last = last_exit_code.map(|exit_code| self.terminated(exit_code, self.state.last_end(self.now)));
@@ -75,7 +75,7 @@ impl StatusBuilder<'_> {
         status
     }
 
-    /// All containers ended with `exit_code` and will be started again.
+    /// All containers ended with `exit_code` and will be restarted.
     fn waiting(&self, exit_code: i32) -> Value {
         let state = json!({"waiting": {
             "reason": "CrashLoopBackOff",
@@ -130,12 +130,12 @@ impl StatusBuilder<'_> {
         }})
     }
 
-    /// Init containers ended before the others started; sidecars do as the main containers.
+    /// Init containers ended before the others started; sidecars have the state of the main containers.
     fn add_init_containers(&self, status: &mut Value, sidecar_state: &Value) {
         if self.pod.spec.init_containers.is_empty() {
             return;
         }
-        let done = json!({"terminated": {
+        let completed = json!({"terminated": {
             "exitCode": 0,
             "reason": "Completed",
             "startedAt": rfc3339(self.state.first_seen),
@@ -144,8 +144,8 @@ impl StatusBuilder<'_> {
         let report = |container: &ContainerView| match container.restart_policy.as_deref() {
             Some("Always") => self.container(container, sidecar_state, None, 0),
             _ => {
-                let mut status = self.container(container, &done, None, 0);
-                // An init container is ready once it has done its work.
+                let mut status = self.container(container, &completed, None, 0);
+                // An init container is ready once it has completed.
                 status["ready"] = json!(true);
                 status
             }
@@ -158,14 +158,14 @@ impl StatusBuilder<'_> {
     }
 
     fn container(&self, container: &ContainerView, state: &Value, last: Option<&Value>, restarts: u32) -> Value {
-        let runs = state.get("running").is_some();
+        let is_running = state.get("running").is_some();
         let mut status = json!({
             "name": container.name,
             "image": container.image,
             "imageID": "",
             "containerID": format!("simulated://{}/{}/{restarts}", self.pod.metadata.uid, container.name),
-            "ready": runs,
-            "started": runs,
+            "ready": is_running,
+            "started": is_running,
             "restartCount": restarts,
             "state": state,
         });
@@ -175,7 +175,7 @@ impl StatusBuilder<'_> {
         status
     }
 
-    /// The pod's conditions with the kubelet's in place; each of ours is status, reason, message.
+    /// The pod's conditions, with those of the kubelet replaced. A tuple is status, reason, message.
     fn conditions(&self, initialized: (&str, &str, &str), ready: (&str, &str, &str)) -> Value {
         let ours = [("Initialized", initialized), ("Ready", ready), ("ContainersReady", ready)];
         let before = &self.pod.status.conditions;
@@ -184,10 +184,10 @@ impl StatusBuilder<'_> {
         let mut all: Vec<Value> = others
             .map(|c| condition(&c.kind, (&c.status, &c.reason, &c.message), time(c.last_transition_time)))
             .collect();
-        for (kind, what) in ours {
-            let same = |condition: &&Condition| condition.kind == kind && condition.status == what.0;
-            let since = before.iter().find(same).and_then(|condition| condition.last_transition_time);
-            all.push(condition(kind, what, time(since.or(Some(self.now)))));
+        for (kind, wanted) in ours {
+            let is_same = |condition: &&Condition| condition.kind == kind && condition.status == wanted.0;
+            let since = before.iter().find(is_same).and_then(|condition| condition.last_transition_time);
+            all.push(condition(kind, wanted, time(since.or(Some(self.now)))));
         }
         Value::Array(all)
     }
@@ -363,7 +363,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_end_reports_exit_codes_and_when_it_was() {
+    fn an_end_reports_exit_codes_and_times() {
         let mut pod = in_phase(bound("Never"), PodPhase::Running, 0);
         let ready = |status: &str| Condition {
             kind: "Ready".to_owned(),
@@ -372,8 +372,8 @@ pub(crate) mod tests {
             ..Condition::default()
         };
         pod.status.conditions.push(ready("True"));
-        let memory = PodRuntimeState { started: Some(second(5)), ..PodRuntimeState::first_seen_at(second(4)) };
-        assert_json_snapshot!(patch(&pod, &KubeletAction::Finish { exit_code: 3 }, &memory, second(9)), @r#"
+        let state = PodRuntimeState { started: Some(second(5)), ..PodRuntimeState::first_seen_at(second(4)) };
+        assert_json_snapshot!(patch(&pod, &KubeletAction::Finish { exit_code: 3 }, &state, second(9)), @r#"
         {
           "metadata": {
             "resourceVersion": "7",
@@ -424,22 +424,26 @@ pub(crate) mod tests {
         }
         "#);
         pod.status.conditions = vec![ready("False")];
-        let patch = patch(&pod, &KubeletAction::Stop, &memory, second(9));
+        let patch = patch(&pod, &KubeletAction::Stop, &state, second(9));
         assert_eq!(patch["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 143);
-        assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], rfc3339(second(5)), "was not ready before");
+        assert_eq!(
+            patch["status"]["conditions"][1]["lastTransitionTime"],
+            rfc3339(second(5)),
+            "the pod was not ready before"
+        );
     }
 
     #[test]
-    fn a_crash_loop_counts_restarts_and_shows_the_last_end() {
+    fn a_crash_loop_counts_restarts_and_reports_the_last_end() {
         let pod = in_phase(bound("OnFailure"), PodPhase::Running, 2);
-        let mut memory = PodRuntimeState { started: Some(second(5)), ..PodRuntimeState::first_seen_at(second(4)) };
+        let mut state = PodRuntimeState { started: Some(second(5)), ..PodRuntimeState::first_seen_at(second(4)) };
         let back_off = KubeletAction::BackOff { exit_code: 3 };
-        let waiting = patch(&pod, &back_off, &memory, second(6));
-        memory.record(&back_off, second(6));
-        let restarted = patch(&pod, &KubeletAction::Restart { exit_code: 3 }, &memory, second(26));
-        for (patch, state, count) in [(waiting, "waiting", 2), (restarted, "running", 3)] {
+        let waiting = patch(&pod, &back_off, &state, second(6));
+        state.record(&back_off, second(6));
+        let restarted = patch(&pod, &KubeletAction::Restart { exit_code: 3 }, &state, second(26));
+        for (patch, state_name, count) in [(waiting, "waiting", 2), (restarted, "running", 3)] {
             let container = &patch["status"]["containerStatuses"][0];
-            assert!(container["state"].get(state).is_some(), "{container}");
+            assert!(container["state"].get(state_name).is_some(), "{container}");
             assert_eq!(container["restartCount"], count);
             assert_eq!(container["lastState"]["terminated"]["finishedAt"], rfc3339(second(6)));
             assert_eq!(container["lastState"]["terminated"]["startedAt"], rfc3339(second(5)));

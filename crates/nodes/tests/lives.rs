@@ -1,5 +1,5 @@
-//! Whole lives of pods on the paused clock, against a server that knows just enough: it merges a status, gives it a
-//! version and shows it in the cache.
+//! Pods from bind to removal on the paused clock, against a fake server that merges a status, sets a resourceVersion and
+//! updates the cache.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use runtime::informer::CacheEvent;
 use runtime::{Cache, Recorder, TokioClock};
 use serde_json::{Value, json};
 
-/// The server, the caches it feeds, and what it was asked.
+/// The server, its caches, and a log of the writes.
 #[derive(Clone)]
 struct FakeApiServer(Arc<Mutex<FakeApiState>>);
 
@@ -27,14 +27,14 @@ struct FakeApiState {
     clock: TokioClock,
     documents: BTreeMap<String, Value>,
     revision: u64,
-    /// Answers to give before writes are taken: status codes.
+    /// Status codes with which the next writes fail, last first.
     failures: Vec<u16>,
-    /// One line per write: when, what, and what came of it.
+    /// One line per write: time, object, result.
     log: Vec<String>,
 }
 
 impl FakeApiServer {
-    /// A server with the nodes of `cluster`, and the kubelets running.
+    /// A server with `count` nodes, and running kubelets.
     async fn start(count: u32) -> FakeApiServer {
         let clock = TokioClock::starting_at(Timestamp::UNIX_EPOCH);
         let (pods, nodes) = (Cache::new(&[]), Cache::new(&[]));
@@ -49,7 +49,7 @@ impl FakeApiServer {
         })));
         let service = tower::service_fn({
             let server = server.clone();
-            move |request: Request<Body>| server.clone().answer(request)
+            move |request: Request<Body>| server.clone().respond(request)
         });
         let client = Client::new(service, "default");
         phalanx_nodes::register(&client, &Cluster::default_of(count), clock.now()).await.unwrap();
@@ -67,12 +67,12 @@ impl FakeApiServer {
         server
     }
 
-    async fn answer(self, request: Request<Body>) -> Result<Response<Body>, std::convert::Infallible> {
+    async fn respond(self, request: Request<Body>) -> Result<Response<Body>, std::convert::Infallible> {
         let (head, body) = request.into_parts();
         let body = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
-        let (code, answer) = self.0.lock().unwrap().write(&head.method, head.uri.path(), body);
-        let answer = Body::from(serde_json::to_vec(&answer).unwrap());
-        Ok(Response::builder().status(code).body(answer).unwrap())
+        let (code, response) = self.0.lock().unwrap().write(&head.method, head.uri.path(), body);
+        let body = Body::from(serde_json::to_vec(&response).unwrap());
+        Ok(Response::builder().status(code).body(body).unwrap())
     }
 
     /// A pod that is bound to `node-0`.
@@ -84,13 +84,13 @@ impl FakeApiServer {
         self.change(name, pod);
     }
 
-    /// Asks for the pod's deletion, as a DELETE without a grace period of zero does.
+    /// Sets the deletion timestamp, like a DELETE with a grace period.
     fn request_deletion(&self, name: &str) {
         let path = path(name);
-        let mut world = self.0.lock().unwrap();
-        let mut pod = world.documents[&path].clone();
-        pod["metadata"]["deletionTimestamp"] = json!(rfc3339(world.clock.now()));
-        world.put(path, pod);
+        let mut state = self.0.lock().unwrap();
+        let mut pod = state.documents[&path].clone();
+        pod["metadata"]["deletionTimestamp"] = json!(rfc3339(state.clock.now()));
+        state.put(path, pod);
     }
 
     fn change(&self, name: &str, pod: Value) {
@@ -101,7 +101,7 @@ impl FakeApiServer {
         self.0.lock().unwrap().failures = codes.to_vec();
     }
 
-    /// The writes of the next `seconds`, since the last time this was asked.
+    /// The writes since the last call, after another `seconds`.
     async fn writes_within(&self, seconds: u64) -> String {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         std::mem::take(&mut self.0.lock().unwrap().log).join("\n")
@@ -122,7 +122,7 @@ impl FakeApiState {
         }
         let now = self.clock.now().duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
         if let Some(code) = self.failures.pop() {
-            self.log.push(format!("{now:.1} answered {code}"));
+            self.log.push(format!("{now:.1} response {code}"));
             return (code, status(code));
         }
         if path.ends_with("/events") {
@@ -174,7 +174,7 @@ fn status(code: u16) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_starts_runs_and_succeeds_when_it_says() {
+async fn a_pod_starts_runs_and_succeeds_by_its_annotations() {
     let server = FakeApiServer::start(2).await;
     server.bind("a", "Never", json!({"phalanx.dev/start-seconds": "1.5", "phalanx.dev/run-seconds": "10"}));
     insta::assert_snapshot!(server.writes_within(60).await, @r#"
@@ -186,7 +186,7 @@ async fn a_pod_starts_runs_and_succeeds_when_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_container_is_started_again_with_growing_delays() {
+async fn a_failing_container_is_restarted_with_backoff() {
     let server = FakeApiServer::start(1).await;
     server.bind("a", "OnFailure", json!({"phalanx.dev/exit-code": "2"}));
     insta::assert_snapshot!(server.writes_within(40).await, @r#"
@@ -201,7 +201,7 @@ async fn a_failing_container_is_started_again_with_growing_delays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_running_pod_that_is_to_go_is_stopped_then_removed() {
+async fn a_deleted_running_pod_is_stopped_then_removed() {
     let server = FakeApiServer::start(1).await;
     server.bind("a", "Always", json!({}));
     insta::assert_snapshot!(server.writes_within(60).await, @"0.0 a Running running restarts=0 exit=null");
@@ -213,7 +213,7 @@ async fn a_running_pod_that_is_to_go_is_stopped_then_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_malformed_annotation_fails_the_pod_and_warns() {
+async fn a_malformed_annotation_fails_the_pod_with_an_event() {
     let server = FakeApiServer::start(1).await;
     server.bind("a", "Never", json!({"phalanx.dev/run-seconds": "soon"}));
     insta::assert_snapshot!(server.writes_within(60).await, @r#"
@@ -223,21 +223,21 @@ async fn a_malformed_annotation_fails_the_pod_and_warns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_that_fail_are_done_again() {
+async fn failed_writes_are_retried() {
     let server = FakeApiServer::start(1).await;
     server.fail_next(&[503, 409, 429]);
     server.bind("a", "Never", json!({}));
     insta::assert_snapshot!(server.writes_within(60).await, @r#"
-    0.0 answered 429
-    0.5 answered 409
-    1.5 answered 503
+    0.0 response 429
+    0.5 response 409
+    1.5 response 503
     3.5 a Running running restarts=0 exit=null
     4.5 a Succeeded terminated restarts=0 exit=0
     "#);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_nodes_that_are_not_simulated_are_left_alone() {
+async fn pods_on_nodes_that_are_not_simulated_are_ignored() {
     let server = FakeApiServer::start(1).await;
     let spec = json!({"nodeName": "metal-0", "restartPolicy": "Never", "containers": [{"name": "main"}]});
     server.change("a", json!({"metadata": {"namespace": "default", "name": "a", "uid": "uid-a"}, "spec": spec}));

@@ -1,7 +1,7 @@
-//! Says what was decided: conditions and events, from the book and the caches as they are now.
+//! Publishes results: conditions and Events, from the status tracker and the caches.
 //!
-//! Nothing here remembers a decision: it looks at what is refused and what is bound, compares that with what was said,
-//! and says the difference. So a restart, a lost write or a burst of decisions all end in the same conditions.
+//! Nothing here remembers a decision. It compares the refused and bound units with what was published, and publishes the
+//! difference. So a restart, a lost write or a burst of decisions all end in the same conditions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use crate::handle::SchedulerHandle;
 use crate::publish::{PublishTime, RefusalMessage, condition_for, is_new_cause, publish_time};
 use crate::status_tracker::{ReminderSubject, StatusTracker};
 
-/// So many controllers are remembered as told that demands of their pods are not looked at; then all are forgotten.
+/// Controllers that are remembered as warned of ignored terms. Beyond that, all are forgotten.
 const MAX_WARNED_TERMS: usize = 4096;
 
-/// What announcing takes besides the book.
+/// Dependencies of publishing, besides the status tracker.
 pub(crate) struct Announcer {
     pub(crate) pods: Cache<PodView>,
     pub(crate) pod_groups: Cache<PodGroupView>,
-    /// For the pods of each `schedulerName` that are ours to place; Events come from the scheduler of that name.
+    /// One per `schedulerName` that we schedule; Events are reported by the scheduler of that name.
     pub(crate) recorders: BTreeMap<String, Recorder>,
-    /// For what no such pod tells the name of.
+    /// For Events without such a pod.
     pub(crate) recorder: Recorder,
     pub(crate) handle: SchedulerHandle,
-    /// The least time between two refusals of one unit that differ only in numbers.
+    /// Minimum time between two published refusals of one unit that differ only in numbers.
     pub(crate) pause: Duration,
-    /// Whether pods are placed without regard to what no plugin looks at; otherwise they are refused.
+    /// Whether pods with unsupported terms are placed without regard to these; otherwise they are refused.
     pub(crate) ignores_terms: bool,
 }
 
 impl Announcer {
-    /// Looks at every unit of this turn. Groups for whose condition there is no room stay for the next.
+    /// Publishes every dirty unit. Groups beyond the limit of condition writes stay dirty.
     pub(crate) fn publish_units(&self, tracker: &mut StatusTracker, writes: &mut WriteQueue, now: Timestamp) {
         while writes.has_room_for_first_condition()
             && let Some(key) = tracker.newly_scheduled.pop_first()
@@ -50,9 +50,9 @@ impl Announcer {
         while let Some(unit) = tracker.dirty.pop_first() {
             match &unit {
                 Unit::Pod(key) => self.publish_pod_unit(&unit, key, tracker, now),
-                // When the write in flight ends, the group is looked at again.
+                // The group is marked dirty again when the write in flight ends.
                 Unit::Group(key) if tracker.group_status(key).write_in_flight => {}
-                // Units are in order and groups are their last kind: only groups are left.
+                // Units are ordered with groups last: only groups are left.
                 Unit::Group(_) if !writes.has_room_for_group_condition(now) => {
                     tracker.dirty.insert(unit);
                     return;
@@ -63,13 +63,13 @@ impl Announcer {
     }
 
     fn publish_pod_unit(&self, unit: &Unit, key: &ObjectKey, tracker: &mut StatusTracker, now: Timestamp) {
-        let (Some(words), Some(pod)) = (self.refusal(unit), self.pods.get(key)) else { return };
-        if self.is_due(unit, &words, tracker, now) {
-            if is_new_cause(&words, tracker.published(unit)) {
-                self.record_failed_scheduling(self.recorder_of(&pod), &ObjectRef::of(&*pod), &words.pod_message);
+        let (Some(message), Some(pod)) = (self.refusal(unit), self.pods.get(key)) else { return };
+        if self.is_due(unit, &message, tracker, now) {
+            if is_new_cause(&message, tracker.published(unit)) {
+                self.record_failed_scheduling(self.recorder_of(&pod), &ObjectRef::of(&*pod), &message.pod_message);
             }
             tracker.dirty_pods.insert(key.clone());
-            tracker.publish(unit.clone(), words, now);
+            tracker.publish(unit.clone(), message, now);
         }
     }
 
@@ -82,67 +82,67 @@ impl Announcer {
         now: Timestamp,
     ) {
         let view = self.pod_groups.get(key);
-        let refused = self.refusal(unit).and_then(|words| self.still_refused(unit, key, words, tracker));
-        let why = refused.as_ref().map(|words| words.message.clone());
-        let to_say = refused.filter(|words| self.is_due(unit, words, tracker, now));
+        let refusal = self.refusal(unit).and_then(|refusal| self.still_refused(unit, key, refusal, tracker));
+        let refusal_text = refusal.as_ref().map(|refusal| refusal.message.clone());
+        let to_publish = refusal.filter(|refusal| self.is_due(unit, refusal, tracker, now));
         if let Some(view) = &view {
             let mut wanted = Vec::new();
-            let standing = tracker.group_status(key);
-            if !standing.scheduled
+            let status = tracker.group_status(key);
+            if !status.scheduled
                 && let Some(condition) = condition_for(
                     view,
-                    standing.bound,
-                    standing.counts.succeeded,
-                    to_say.as_ref(),
-                    standing.bind_error.as_deref(),
+                    status.bound,
+                    status.counts.succeeded,
+                    to_publish.as_ref(),
+                    status.bind_error.as_deref(),
                 )
             {
-                standing.scheduled = condition.status == "True";
+                status.scheduled = condition.status == "True";
                 wanted.push(condition);
             }
-            wanted.extend(self.degraded_condition(view, key, why.as_deref(), tracker, now));
+            wanted.extend(self.degraded_condition(view, key, refusal_text.as_deref(), tracker, now));
             if !wanted.is_empty() {
                 tracker.group_status(key).write_in_flight = true;
                 let body = conditions::patch(&view.metadata, &view.status.conditions, &wanted, now);
                 writes.write_group_condition(key.clone(), body);
             }
         }
-        let Some(words) = to_say else { return };
-        if is_new_cause(&words, tracker.published(unit)) {
-            self.report_refused_group(key, view.as_deref(), &words, tracker);
+        let Some(message) = to_publish else { return };
+        if is_new_cause(&message, tracker.published(unit)) {
+            self.report_refused_group(key, view.as_deref(), &message, tracker);
         }
-        tracker.publish(unit.clone(), words, now);
+        tracker.publish(unit.clone(), message, now);
     }
 
-    /// Tells of a group that is refused for another reason than before: in Events, and on each of its pods.
+    /// Reports a group that is refused for a new reason: in Events, and on each of its pods.
     fn report_refused_group(
         &self,
         key: &ObjectKey,
         view: Option<&PodGroupView>,
-        words: &RefusalMessage,
+        refusal: &RefusalMessage,
         tracker: &mut StatusTracker,
     ) {
         let pods = self.waiting_pods(key);
         let recorder = self.recorder_of_group(&pods);
         match view {
             Some(view) => {
-                self.record_failed_scheduling(recorder, &ObjectRef::of(view), &words.message);
-                // Whoever sent a Job looks there first.
+                self.record_failed_scheduling(recorder, &ObjectRef::of(view), &refusal.message);
+                // Users of a Job look at the Job first.
                 let job = view.metadata.controller().filter(|owner| owner.kind == "Job");
                 if let Some(job) = job {
-                    let message = format!("PodGroup {}: {}", key.name, words.message);
+                    let message = format!("PodGroup {}: {}", key.name, refusal.message);
                     self.record_failed_scheduling(recorder, &ObjectRef::to_owner(job, &key.namespace), &message);
                 }
             }
-            // Without a PodGroup the pods are the only place where anyone would look.
+            // Without a PodGroup, the pods are the only objects to report on.
             None => pods
                 .iter()
-                .for_each(|pod| self.record_failed_scheduling(recorder, &ObjectRef::of(&**pod), &words.message)),
+                .for_each(|pod| self.record_failed_scheduling(recorder, &ObjectRef::of(&**pod), &refusal.message)),
         }
         tracker.dirty_pods.extend(pods.iter().map(|pod| pod.metadata.key()));
     }
 
-    /// What is to be said now about whether the group still has its `minCount`, and why the rest of it is refused.
+    /// The `Degraded` condition to write now, if any. `refused`: why pending pods of the group are refused.
     fn degraded_condition(
         &self,
         view: &PodGroupView,
@@ -151,25 +151,24 @@ impl Announcer {
         tracker: &mut StatusTracker,
         now: Timestamp,
     ) -> Option<Condition> {
-        let standing = tracker.group_status(key);
-        standing.below_min_count_since =
-            standing.is_below_min_count().then(|| standing.below_min_count_since.unwrap_or(now));
-        let min_count = standing.quorum().filter(|_| standing.scheduled)?;
-        let (held, said) = (&view.status.conditions, standing.degraded.as_ref());
-        let wanted = degraded::condition(standing.counts, min_count, held, said, refused)?;
-        let noticed = standing.observed_counts.filter(|(counts, _)| *counts == standing.counts);
-        let (_, counts_since) = *standing.observed_counts.insert(noticed.unwrap_or((standing.counts, now)));
+        let status = tracker.group_status(key);
+        status.below_min_count_since = status.is_below_min_count().then(|| status.below_min_count_since.unwrap_or(now));
+        let min_count = status.quorum().filter(|_| status.scheduled)?;
+        let (current, published) = (&view.status.conditions, status.degraded.as_ref());
+        let wanted = degraded::condition(status.counts, min_count, current, published, refused)?;
+        let unchanged = status.observed_counts.filter(|(counts, _)| *counts == status.counts);
+        let (_, counts_since) = *status.observed_counts.insert(unchanged.unwrap_or((status.counts, now)));
         let since =
-            degraded::DegradedSince { short: standing.below_min_count_since.unwrap_or(now), counts: counts_since };
-        match degraded::publish_time(&wanted, held, said, since, now, self.pause) {
+            degraded::DegradedSince { short: status.below_min_count_since.unwrap_or(now), counts: counts_since };
+        match degraded::publish_time(&wanted, current, published, since, now, self.pause) {
             PublishTime::Never => None,
             PublishTime::At(at) => {
                 tracker.remind(at, ReminderSubject::Unit(Unit::Group(key.clone())));
                 None
             }
             PublishTime::Now => {
-                let status_changed = said.is_none_or(|said| said.condition.status != wanted.status);
-                standing.degraded = Some(degraded::PublishedCondition { condition: wanted.clone(), at: now });
+                let status_changed = published.is_none_or(|published| published.condition.status != wanted.status);
+                status.degraded = Some(degraded::PublishedCondition { condition: wanted.clone(), at: now });
                 if status_changed && wanted.status == "True" {
                     let about = ObjectRef::of(view);
                     self.recorder_of_group(&self.members(key)).event(
@@ -185,15 +184,16 @@ impl Announcer {
         }
     }
 
-    /// Tells of members that came with another priority than their group's: once a group, since mostly all have it.
+    /// Warns of new members whose priority differs from their group's: once per group, since mostly all differ.
     pub(crate) fn warn_priority_mismatch(&self, tracker: &mut StatusTracker) {
         for key in std::mem::take(&mut tracker.new_members) {
             let Some(pod) = self.pods.get(&key) else { continue };
             let Unit::Group(group) = tracker.unit_of(&pod) else { continue };
             let Some(view) = self.pod_groups.get(&group) else { continue };
-            let (own, groups) = (pod.spec.priority.unwrap_or(0), view.spec.priority.unwrap_or(0));
-            if own != groups && tracker.warned_priority.insert(group) {
-                let message = format!("pod {key} has priority {own}; the group's, {groups}, counts for all its pods");
+            let (of_pod, of_group) = (pod.spec.priority.unwrap_or(0), view.spec.priority.unwrap_or(0));
+            if of_pod != of_group && tracker.warned_priority.insert(group) {
+                let message =
+                    format!("pod {key} has priority {of_pod}; the group's priority {of_group} applies to all its pods");
                 self.recorder_of(&pod).event(
                     &ObjectRef::of(&*view),
                     EventKind::Warning,
@@ -205,7 +205,7 @@ impl Announcer {
         }
     }
 
-    /// Tells of a PodGroup whose expected count is no number, which counts as if it were not there.
+    /// Warns of a PodGroup whose expected count is not a number. Such an annotation is ignored.
     pub(crate) fn warn_bad_expected_count(&self, group: &PodGroupView) {
         if let Some(Err(text)) = group.expected_count() {
             let message =
@@ -214,7 +214,7 @@ impl Announcer {
         }
     }
 
-    /// Tells of pods that demand something of their place which no plugin looks at yet: once for all pods of a controller.
+    /// Warns of pods that are placed without regard to unsupported terms: once for all pods of a controller.
     pub(crate) fn warn_ignored_terms(&self, tracker: &mut StatusTracker) {
         for key in std::mem::take(&mut tracker.pods_with_unsupported_terms).into_iter().filter(|_| self.ignores_terms) {
             let Some(pod) = self.pods.get(&key).filter(|pod| self.is_ours(pod)) else { continue };
@@ -231,13 +231,13 @@ impl Announcer {
             };
             let about = group.map_or_else(|| ObjectRef::of(&*pod), |group| ObjectRef::of(&*group));
             let fields = pod.spec.unsupported_fields().join(", ");
-            let message = format!("pods are placed without regard to {fields}, which this scheduler does not know yet");
+            let message = format!("pods are placed without regard to {fields}, which this scheduler does not support");
             tracing::warn!("pod {key}: {message}");
             self.recorder_of(&pod).event(&about, EventKind::Warning, "ConstraintsIgnored", "Scheduling", &message);
         }
     }
 
-    /// Tells of a gang that was left half bound and is to start as a whole.
+    /// Reports that the pods of a half-bound gang are released.
     pub(crate) fn gang_released(&self, group: &ObjectKey, message: &str) {
         if let Some(view) = self.pod_groups.get(group) {
             let recorder = self.recorder_of_group(&self.members(group));
@@ -245,7 +245,7 @@ impl Announcer {
         }
     }
 
-    /// Tells of a pod that has to leave a node which was given too many.
+    /// Reports that a pod of an over-committed node is released.
     pub(crate) fn overcommit_released(&self, pod: &ObjectKey, message: &str) {
         if let Some(pod) = self.pods.get(pod) {
             let about = ObjectRef::of(&*pod);
@@ -253,7 +253,7 @@ impl Announcer {
         }
     }
 
-    /// Writes pod conditions while there is room.
+    /// Writes pod conditions, up to the limit of writes in flight.
     pub(crate) fn publish_pods(&self, tracker: &mut StatusTracker, writes: &mut WriteQueue, now: Timestamp) {
         while writes.has_room_for_pod_condition(now)
             && let Some(key) = tracker.dirty_pods.pop_first()
@@ -265,10 +265,12 @@ impl Announcer {
                 continue;
             }
             let wanted = match (tracker.published_for(&pod), tracker.bind_error(&key)) {
-                (Some(said), _) => match refused_pod_condition(&pod, &said.words, tracker.shows_refusals(&pod)) {
-                    Some(wanted) => wanted,
-                    None => continue,
-                },
+                (Some(published), _) => {
+                    match refused_pod_condition(&pod, &published.message, tracker.shows_refusals(&pod)) {
+                        Some(wanted) => wanted,
+                        None => continue,
+                    }
+                }
                 (None, Some(error)) => conditions::false_condition(POD_SCHEDULED, SCHEDULER_ERROR, error),
                 (None, None) => continue,
             };
@@ -279,13 +281,13 @@ impl Announcer {
         }
     }
 
-    /// Whether the pod's condition is ours to write: what is said of a group is no news about members that are gated or that
+    /// Whether we write the pod's condition. The refusal of a group does not apply to members that are gated or that
     /// another scheduler places.
     fn is_ours(&self, pod: &PodView) -> bool {
         pod.spec.scheduling_gates.is_empty() && self.recorders.contains_key(&*pod.spec.scheduler_name)
     }
 
-    /// Tells of a bind that was taken, or of the error that refused it.
+    /// Reports a successful bind, or the error of a failed one.
     pub(crate) fn bind_ended(&self, placement: &Placement, error: Option<&kube::Error>, tracker: &mut StatusTracker) {
         let Placement { pod, uid, node } = placement;
         let about = ObjectRef {
@@ -296,8 +298,8 @@ impl Announcer {
             uid: uid.clone(),
             ..ObjectRef::default()
         };
-        let held = self.pods.get(pod);
-        let recorder = held.as_deref().map_or(&self.recorder, |held| self.recorder_of(held));
+        let cached = self.pods.get(pod);
+        let recorder = cached.as_deref().map_or(&self.recorder, |pod| self.recorder_of(pod));
         match error {
             None => {
                 let message = format!("Successfully assigned {pod} to {node}");
@@ -306,7 +308,7 @@ impl Announcer {
             Some(error) => {
                 let message = format!("binding rejected: {}", failure::message(error));
                 self.record_failed_scheduling(recorder, &about, &message);
-                let unit = held.map(|held| tracker.unit_of(&held));
+                let unit = cached.map(|pod| tracker.unit_of(&pod));
                 tracker.bind_failed(pod.clone(), unit, message);
             }
         }
@@ -327,35 +329,34 @@ impl Announcer {
         recorder.event(about, EventKind::Warning, "FailedScheduling", "Scheduling", message);
     }
 
-    /// Why the unit is refused. One for which ways out are just being looked for is not spoken of yet: they come next,
-    /// and then all is said at once.
+    /// The refusal of a unit. While a search for remedies is pending there is none: both are published together.
     fn refusal(&self, unit: &Unit) -> Option<RefusalMessage> {
         let refusal = self.handle.get(unit).filter(|refusal| refusal.remedies != RemedyStatus::Pending)?;
         Some(RefusalMessage::of(&refusal))
     }
 
-    /// Takes the refusal of a group back when none of its pods waits any more and either some are there (others bound
-    /// them) or nothing at all is left of it.
+    /// Withdraws the refusal of a group if none of its pods is pending, and either some exist (another scheduler bound them)
+    /// or the group is gone, too.
     fn still_refused(
         &self,
         unit: &Unit,
         key: &ObjectKey,
-        words: RefusalMessage,
+        refusal: RefusalMessage,
         tracker: &mut StatusTracker,
     ) -> Option<RefusalMessage> {
         let members = self.members(key);
-        let over =
+        let is_over =
             members.iter().all(|pod| !is_pending(pod)) && (!members.is_empty() || self.pod_groups.get(key).is_none());
-        if over {
+        if is_over {
             self.handle.remove_refusal(unit);
             tracker.forget(unit);
         }
-        (!over).then_some(words)
+        (!is_over).then_some(refusal)
     }
 
-    /// Whether `words` are to be said now; if later, the book is reminded.
-    fn is_due(&self, unit: &Unit, words: &RefusalMessage, tracker: &mut StatusTracker, now: Timestamp) -> bool {
-        match publish_time(words, tracker.published(unit), now, self.pause) {
+    /// Whether `message` is to be published now. If later, the tracker gets a reminder.
+    fn is_due(&self, unit: &Unit, message: &RefusalMessage, tracker: &mut StatusTracker, now: Timestamp) -> bool {
+        match publish_time(message, tracker.published(unit), now, self.pause) {
             PublishTime::Now => true,
             PublishTime::Never => false,
             PublishTime::At(at) => {
@@ -375,20 +376,20 @@ impl Announcer {
     }
 }
 
-/// The condition of a pod that is refused, alone or with its group; `None` if it is to have none. `group_tells`: the group
-/// has a condition that says more.
-fn refused_pod_condition(pod: &PodView, words: &RefusalMessage, group_tells: bool) -> Option<Condition> {
-    let is_unschedulable = |one: &Condition| one.kind == POD_SCHEDULED && one.reason == UNSCHEDULABLE;
-    let reason = match words.is_incomplete() {
+/// The condition of a pod that is refused, alone or with its group; `None` if it gets none. `group_has_condition`: the
+/// group has a condition with details.
+fn refused_pod_condition(pod: &PodView, refusal: &RefusalMessage, group_has_condition: bool) -> Option<Condition> {
+    let is_unschedulable = |condition: &Condition| condition.kind == POD_SCHEDULED && condition.reason == UNSCHEDULABLE;
+    let reason = match refusal.is_incomplete() {
         false => UNSCHEDULABLE,
         true if pod.status.conditions.iter().any(is_unschedulable) => POD_GROUP_NOT_READY,
         true => return None,
     };
-    let more = if group_tells && words.is_on_group { "; see its conditions" } else { "" };
-    Some(conditions::false_condition(POD_SCHEDULED, reason, &format!("{}{more}", words.pod_message)))
+    let reference = if group_has_condition && refusal.is_on_group { "; see its conditions" } else { "" };
+    Some(conditions::false_condition(POD_SCHEDULED, reason, &format!("{}{reference}", refusal.pod_message)))
 }
 
-/// Whether the pod still wants a node.
+/// Whether the pod still needs a node.
 fn is_pending(pod: &PodView) -> bool {
     pod.node_name().is_none() && !pod.is_finished() && !pod.metadata.is_deleting()
 }

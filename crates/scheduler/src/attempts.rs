@@ -1,4 +1,4 @@
-//! Attempts whose binds are under way: who made them, when they began, and how many have yet to end.
+//! Scheduling attempts whose binds are in flight, for the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use scheduler_core::{Placement, Unit};
 use crate::metrics::{AttemptResult, Metrics, PodAttempt};
 use crate::run::duration_until;
 
-/// What is known of an attempt.
+/// A scheduling attempt with binds.
 #[derive(Debug)]
 pub(crate) struct BindAttempt {
     pub(crate) unit: Unit,
@@ -35,7 +35,7 @@ struct GroupBinds {
 }
 
 impl BindAttempts {
-    /// Binds begin.
+    /// Records the start of binds.
     pub(crate) fn begin(&mut self, attempt: BindAttempt, placements: &[Placement]) {
         if matches!(attempt.unit, Unit::Group(_)) {
             self.groups.entry(attempt.unit.clone()).or_default().binds_left += placements.len();
@@ -44,11 +44,11 @@ impl BindAttempts {
         self.pods.extend(placements.iter().map(|placement| (placement.pod.clone(), attempt.clone())));
     }
 
-    /// Tells of a bind that has ended now, and with the last one of a group of that.
+    /// Records the end of a bind, and of the group's attempt with its last bind.
     pub(crate) fn end(
         &mut self,
         pod: &ObjectKey,
-        ended: AttemptResult,
+        result: AttemptResult,
         created: Option<Timestamp>,
         now: Timestamp,
         metrics: &Metrics,
@@ -56,13 +56,13 @@ impl BindAttempts {
         let Some(attempt) = self.pods.remove(pod) else { return };
         let took = duration_until(now, attempt.began);
         let waited = created.map(|created| duration_until(now, created));
-        metrics.bind_ended(ended, PodAttempt { profile: &attempt.profile, tries: attempt.tries, took, waited });
+        metrics.bind_ended(result, PodAttempt { profile: &attempt.profile, tries: attempt.tries, took, waited });
         let Some(group) = self.groups.get_mut(&attempt.unit) else { return };
         group.binds_left = group.binds_left.saturating_sub(1);
-        group.failed |= ended != AttemptResult::Scheduled;
+        group.failed |= result != AttemptResult::Scheduled;
         if group.binds_left == 0 {
-            let ended = if group.failed { AttemptResult::Error } else { AttemptResult::Scheduled };
-            metrics.group_bound(ended, &attempt.profile, took);
+            let result = if group.failed { AttemptResult::Error } else { AttemptResult::Scheduled };
+            metrics.group_bound(result, &attempt.profile, took);
             self.groups.remove(&attempt.unit);
         }
     }

@@ -1,4 +1,4 @@
-//! One bind: sent, and where no answer says what became of it, read back until the server tells.
+//! One bind: sent, and read back if the response leaves its result unknown.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use runtime::{Backoff, failure, is_conflict, is_uncertain, request};
 use scheduler_core::Placement;
 use serde::Serialize;
 
-/// How often a bind is sent whose pod is found without a node afterwards. Always to the same node: an attempt without an
-/// answer may still be on its way, and the room that it would take stays taken meanwhile.
+/// How often a bind is sent whose pod is found without a node afterwards. Always to the same node: an attempt without a
+/// response may still arrive, and the capacity that it needs stays assumed meanwhile.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// Pauses between reads that fail, and between a read and the next attempt. Short: a gang waits for its last pod.
 const BACKOFF: Backoff = Backoff { initial: Duration::from_millis(200), max: Duration::from_secs(5) };
 
-/// Binds, and returns the node that the pod is on then.
+/// Binds the pod, and returns its node.
 ///
-/// A bind without an answer, or with one that a server also gives after it has done what was asked, is neither a success
-/// nor a failure: this returns only when the server has said which.
+/// A bind without a response, or with an error that a server can also send after the bind was done, is neither a success
+/// nor a failure: this returns only when the server has reported which.
 pub(crate) async fn bind(client: &Client, placement: &Placement) -> Result<String, Error> {
     let path = PodView::RESOURCE.object_path(&placement.pod) + "/binding";
     let mut unknown_count = 0;
@@ -32,8 +32,8 @@ pub(crate) async fn bind(client: &Client, placement: &Placement) -> Result<Strin
             return Err(error);
         }
         unknown_count += 1;
-        let said = failure::message(&error);
-        tracing::info!("pod {}: bind to {} without a clear answer: {said}", placement.pod, placement.node);
+        let message = failure::message(&error);
+        tracing::info!("pod {}: result of bind to {} unknown: {message}", placement.pod, placement.node);
         match read_back(client, placement).await {
             Some(BindStatus::Bound(node)) => return Ok(node),
             Some(BindStatus::Unbound) if !is_conflict(&error) && unknown_count < MAX_ATTEMPTS => {
@@ -44,14 +44,14 @@ pub(crate) async fn bind(client: &Client, placement: &Placement) -> Result<Strin
     }
 }
 
-/// What became of the pod.
+/// The state of the pod after a bind with an unknown result.
 enum BindStatus {
     Bound(String),
     Unbound,
     Gone,
 }
 
-/// Reads the pod until the server answers; `None` if it may not be read.
+/// Reads the pod until the server responds; `None` if the pod may not be read.
 async fn read_back(client: &Client, placement: &Placement) -> Option<BindStatus> {
     let mut failures = 0;
     loop {
@@ -72,7 +72,7 @@ async fn read_back(client: &Client, placement: &Placement) -> Option<BindStatus>
     }
 }
 
-/// A core/v1 Binding. The uid keeps it from a namesake created meanwhile.
+/// A core/v1 Binding. With the uid, a new pod of the same name is not bound.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Binding<'a> {

@@ -1,21 +1,21 @@
-//! How long the oldest bind has been under way, for those who look after the process.
+//! How long the oldest bind has been in flight, for health checks of the process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Told by the scheduler, read by others. Clones are the same.
+/// Written by the scheduler, read by health checks. Clones share the value.
 #[derive(Clone, Debug, Default)]
 pub struct BindMonitor(Arc<Mutex<Option<Instant>>>);
 
 impl BindMonitor {
-    /// How long the server has owed a clear word about the oldest bind; `None` while none is under way.
+    /// How long the oldest bind has been without a result; `None` while none is in flight.
     pub fn oldest(&self) -> Option<Duration> {
         self.lock().map(|since| since.elapsed())
     }
 
-    /// The scheduler was ended, and its binds with it.
+    /// The scheduler has ended, and its binds with it.
     pub fn clear(&self) {
         self.set(None);
     }

@@ -1,4 +1,4 @@
-//! A whole scheduler for any API server, with filters and scores of one's own.
+//! A whole scheduler for any API server, with custom filters and scores.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::handle::SchedulerHandle;
 use crate::metrics::Metrics;
 use crate::run::{Config, SchedulerContext, run};
 
-/// What a scheduler is made of; [`Builder::run`] keeps its caches, writes its Events and places pods.
+/// Configures a scheduler; [`Builder::run`] fills its caches, writes its Events and places pods.
 ///
-/// It takes no part in an election: of those that judge pods of one `schedulerName`, run one at a time.
+/// It has no leader election: run at most one scheduler per `schedulerName` at a time.
 pub struct Builder {
     client: Client,
     clock: Arc<dyn Clock>,
@@ -27,45 +27,45 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A scheduler for the server of `client` with the default settings, filters and scores. `random` draws names of Events
-    /// and spreads retries.
+    /// A scheduler for the server of `client` with the default settings, filters and scores. `random` is for names of Events
+    /// and for the jitter of retries.
     pub fn new(client: Client, clock: Arc<dyn Clock>, random: Random) -> Builder {
         let mut config = Config::default();
-        // Whose Job controller it is that would make released pods anew is not known; where it is ours, its groups tell.
+        // Which Job controller replaces released pods is not known. PodGroups of ours show that it is ours.
         config.core.release_only_ours = true;
         Builder { client, clock, random, config, handle: SchedulerHandle::default(), metrics: Metrics::default() }
     }
 
-    /// With these settings. Filters and scores that were added before are lost.
+    /// Sets the configuration. Filters and scores that were added before are lost.
     pub fn with_config(mut self, config: Config) -> Builder {
         self.config = config;
         self
     }
 
-    /// For pods of this `schedulerName`, and no others.
+    /// Places only pods of this `schedulerName`.
     pub fn with_scheduler_name(mut self, name: &str) -> Builder {
         self.config.core.profiles.truncate(1);
         self.config.core.profiles.iter_mut().for_each(|profile| profile.scheduler_name = name.to_owned());
         self
     }
 
-    /// With a filter of one's own in every profile, asked after the others of its kind.
+    /// Adds a filter to every profile, after the others of its kind.
     pub fn with_filter(self, filter: Arc<dyn Filter>) -> Result<Builder, UnsupportedPluginKind> {
         self.with_each(|profile| profile.with_filter(Arc::clone(&filter)))
     }
 
-    /// With a score of one's own in every profile.
+    /// Adds a score to every profile.
     pub fn with_score(self, score: Arc<dyn Score>, weight: i64) -> Result<Builder, UnsupportedPluginKind> {
         self.with_each(|profile| profile.with_score(Arc::clone(&score), weight))
     }
 
-    /// Counting into `metrics`.
+    /// Records into `metrics`.
     pub fn with_metrics(mut self, metrics: Metrics) -> Builder {
         self.metrics = metrics;
         self
     }
 
-    /// Where refusals are shown, and questions answered, while it runs.
+    /// The handle for refusals and requests, while the scheduler runs.
     pub fn handle(&self) -> SchedulerHandle {
         self.handle.clone()
     }
@@ -79,11 +79,11 @@ impl Builder {
         Ok(self)
     }
 
-    /// Places pods for ever.
+    /// Places pods. Never returns.
     pub async fn run(self) {
-        let Builder { client, clock, random, config, handle: answers, metrics } = self;
+        let Builder { client, clock, random, config, handle, metrics } = self;
         let (recorder, events) = Recorder::new(config.name(), client.clone(), clock.clone(), random.clone());
-        let parts = SchedulerContext {
+        let context = SchedulerContext {
             client: client.clone(),
             pods: Cache::new(&[PodView::BY_GROUP]),
             nodes: Cache::new(&[]),
@@ -92,18 +92,18 @@ impl Builder {
             clock,
             recorder,
             config,
-            handle: answers,
+            handle,
             metrics,
             monitor: BindMonitor::default(),
         };
         let watch = || ListWatchConfig { random: Some(random.clone()), ..ListWatchConfig::default() };
         tokio::join!(
-            list_and_watch(client.clone(), parts.nodes.clone(), watch()),
-            list_and_watch(client.clone(), parts.pod_groups.clone(), watch()),
-            list_and_watch(client.clone(), parts.composite_pod_groups.clone(), watch()),
-            list_and_watch(client, parts.pods.clone(), watch()),
+            list_and_watch(client.clone(), context.nodes.clone(), watch()),
+            list_and_watch(client.clone(), context.pod_groups.clone(), watch()),
+            list_and_watch(client.clone(), context.composite_pod_groups.clone(), watch()),
+            list_and_watch(client, context.pods.clone(), watch()),
             events,
-            run(parts),
+            run(context),
         );
     }
 }

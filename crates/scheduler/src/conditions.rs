@@ -1,23 +1,23 @@
-//! The documents that say what the scheduler found: condition lists and the patches that carry them.
+//! The conditions that the scheduler writes, and the patches that contain them.
 
 use api::Timestamp;
 use api::clock::rfc3339;
 use api::views::{Condition, MetaView};
 use serde::Serialize;
 
-/// Condition of a PodGroup: its `minCount` pods have once been placed.
+/// Condition of a PodGroup: `minCount` pods were once bound.
 pub const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
-/// Condition of a PodGroup: it had its `minCount` once, and has fewer pods now.
+/// Condition of a PodGroup: it had `minCount` pods once, and has fewer now.
 pub const DEGRADED: &str = "Degraded";
-/// Condition of a pod: it is taken away by somebody else's doing.
+/// Condition of a pod: it is deleted because of a disruption.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// Condition of a pod: it has a node.
 pub const POD_SCHEDULED: &str = "PodScheduled";
-/// Reason of both while they are False because nothing fits.
+/// Reason of [`INITIALLY_SCHEDULED`] and [`POD_SCHEDULED`] while they are False because the unit does not fit.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
-/// Reason of a pod's condition that said [`UNSCHEDULABLE`] before parts of its group went missing.
+/// Reason of a pod's condition that had [`UNSCHEDULABLE`] before pods or objects of its group went missing.
 pub const POD_GROUP_NOT_READY: &str = "PodGroupNotReady";
-/// Reason of both while they are False because the server did not take a bind.
+/// Reason of both while they are False because a bind failed.
 pub const SCHEDULER_ERROR: &str = "SchedulerError";
 /// Reason of [`INITIALLY_SCHEDULED`] when it is True.
 pub const SCHEDULED: &str = "Scheduled";
@@ -25,8 +25,8 @@ pub const SCHEDULED: &str = "Scheduled";
 /// The API's limit for a condition's message.
 const MAX_MESSAGE_BYTES: usize = 32768;
 
-/// A merge patch of `status.conditions`. It names the version its list was built from: the list replaces the whole
-/// one on the server, so it must not meet another.
+/// A merge patch of `status.conditions`. The list replaces the one on the server, so the patch has the resourceVersion that
+/// the list was built from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConditionsPatch {
     metadata: PatchMetadata,
@@ -63,7 +63,7 @@ pub fn true_condition(kind: &str, reason: &str) -> Condition {
     condition(kind, "True", reason, "")
 }
 
-/// A condition that is False, and why.
+/// A condition that is False, with its reason.
 pub fn false_condition(kind: &str, reason: &str, message: &str) -> Condition {
     condition(kind, "False", reason, message)
 }
@@ -82,26 +82,26 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition
     }
 }
 
-/// Whether `held` already says what `wanted` says.
-pub fn is_current(held: &[Condition], wanted: &Condition) -> bool {
-    held.iter().any(|one| {
-        (&one.kind, &one.status, &one.reason, &one.message)
+/// Whether `current` already contains `wanted`, transition times aside.
+pub fn is_current(current: &[Condition], wanted: &Condition) -> bool {
+    current.iter().any(|held| {
+        (&held.kind, &held.status, &held.reason, &held.message)
             == (&wanted.kind, &wanted.status, &wanted.reason, &wanted.message)
     })
 }
 
-/// The patch that puts those `wanted` among the conditions `held` by the object of `meta`. The time of transition moves
-/// only when the status does.
-pub fn patch(meta: &MetaView, held: &[Condition], wanted: &[Condition], now: Timestamp) -> ConditionsPatch {
-    let mut conditions: Vec<ConditionDocument> = held.iter().map(to_document).collect();
+/// The patch that sets the conditions `wanted` among the `current` ones of the object of `meta`. The transition time changes
+/// only with the status.
+pub fn patch(meta: &MetaView, current: &[Condition], wanted: &[Condition], now: Timestamp) -> ConditionsPatch {
+    let mut conditions: Vec<ConditionDocument> = current.iter().map(to_document).collect();
     for wanted in wanted {
-        let at = held.iter().position(|one| one.kind == wanted.kind);
-        let before = at.map(|at| &held[at]).filter(|one| one.status == wanted.status);
-        let since = before.and_then(|one| one.last_transition_time).unwrap_or(now);
-        let changed = to_document(&Condition { last_transition_time: Some(since), ..wanted.clone() });
-        match at {
-            Some(at) => conditions[at] = changed,
-            None => conditions.push(changed),
+        let position = current.iter().position(|held| held.kind == wanted.kind);
+        let same_status = position.map(|at| &current[at]).filter(|held| held.status == wanted.status);
+        let since = same_status.and_then(|held| held.last_transition_time).unwrap_or(now);
+        let document = to_document(&Condition { last_transition_time: Some(since), ..wanted.clone() });
+        match position {
+            Some(at) => conditions[at] = document,
+            None => conditions.push(document),
         }
     }
     let metadata = PatchMetadata { uid: meta.uid.clone(), resource_version: meta.resource_version.to_string() };
@@ -137,8 +137,8 @@ mod tests {
         let meta = MetaView { uid: "u".into(), resource_version: Revision(7), ..MetaView::default() };
         let patch = serde_json::to_value(patch(&meta, before, std::slice::from_ref(wanted), at(100))).unwrap();
         assert_eq!(patch["metadata"], serde_json::json!({"uid": "u", "resourceVersion": "7"}));
-        let text = |one: &serde_json::Value| {
-            let field = |name: &str| one[name].as_str().unwrap_or("").to_owned();
+        let text = |condition: &serde_json::Value| {
+            let field = |name: &str| condition[name].as_str().unwrap_or("").to_owned();
             let since = field("lastTransitionTime").parse::<Timestamp>().unwrap().as_second();
             format!("{}={} {} {since}", field("type"), field("status"), field("reason"))
         };
@@ -146,11 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_takes_its_place_and_leaves_the_others() {
+    fn a_condition_replaces_its_own_kind_and_keeps_the_others() {
         let wanted = false_condition("B", "New", "new");
         for (case, before, want) in [
             ("first", vec![], "B=False New 100"),
-            ("beside others", vec![held("A", "True", 5)], "A=True Before 5; B=False New 100"),
+            ("with others", vec![held("A", "True", 5)], "A=True Before 5; B=False New 100"),
             ("status changes", vec![held("B", "True", 5), held("C", "True", 6)], "B=False New 100; C=True Before 6"),
             ("status stays", vec![held("B", "False", 5)], "B=False New 5"),
         ] {
@@ -159,9 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_cut_at_a_character() {
+    fn a_long_message_is_truncated_at_a_character_boundary() {
         let message = "é".repeat(20000);
-        let cut = false_condition("A", "B", &message).message;
-        assert!(cut.len() <= 32768 && cut.len() > 32760, "{}", cut.len());
+        let truncated = false_condition("A", "B", &message).message;
+        assert!(truncated.len() <= 32768 && truncated.len() > 32760, "{}", truncated.len());
     }
 }

@@ -1,10 +1,10 @@
-//! `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`): kube-scheduler's file, read as it is.
+//! Reads `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`), kube-scheduler's file.
 //!
-//! What the file asks for and this scheduler does not have is an error that names the field, not something to overlook: a
-//! profile that silently lacks a filter places pods where they must not be.
+//! A field that this scheduler does not support is an error that names it: a profile that silently lacks a filter would
+//! place pods where they must not be.
 
 mod args; // arguments of plugins
-mod fields; // one field after the other, and what nobody asked for
+mod fields; // reads field by field, and rejects unknown ones
 mod plugins; // which plugins a profile has, and their weights
 
 use std::collections::BTreeSet;
@@ -16,30 +16,30 @@ use serde_json::Value;
 
 use self::fields::FieldReader;
 
-/// The version that is read.
+/// `apiVersion` of the file.
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
-/// The kind that is read.
+/// `kind` of the file.
 pub const KIND: &str = "KubeSchedulerConfiguration";
 
-/// What the file says, with kube-scheduler's defaults for what it does not say.
+/// The file, with kube-scheduler's defaults for absent fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KubeSchedulerConfiguration {
     /// One per `schedulerName`; never empty.
     pub profiles: Vec<Profile>,
-    /// The wait after the first failed attempt.
+    /// Backoff after the first failed attempt.
     pub pod_initial_backoff: Duration,
-    /// The longest such wait.
+    /// Maximum backoff.
     pub pod_max_backoff: Duration,
-    /// Whether to stand by while another works.
+    /// Leader election.
     pub leader_election: LeaderElection,
-    /// How the API server is reached.
+    /// Connection to the API server.
     pub client_connection: ClientConnection,
-    /// Fields that the file has and that change nothing here, by their paths.
+    /// Fields of the file that have no effect here, by path.
     pub ignored_fields: Vec<&'static str>,
 }
 
-/// Fields that are understood and change nothing: every node is always looked at, one thread decides, binds have a limit of
-/// their own, and profiling is another program's.
+/// Fields without effect: all nodes are always considered, one thread decides, binds have their own limit, and profiling is
+/// not built in.
 const IGNORED_FIELDS: [&str; 7] = [
     "percentageOfNodesToScore",
     "parallelism",
@@ -53,13 +53,13 @@ const IGNORED_FIELDS: [&str; 7] = [
 /// `leaderElection`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElection {
-    /// Whether there is one.
+    /// Whether it is on.
     pub leader_elect: bool,
-    /// Namespace of the Lease, if the file says one.
+    /// Namespace of the Lease, if given.
     pub resource_namespace: Option<String>,
-    /// Name of the Lease, if the file says one.
+    /// Name of the Lease, if given.
     pub resource_name: Option<String>,
-    /// How long the others wait after the last renewal.
+    /// How long other candidates wait after the last renewal.
     pub lease_duration: Duration,
     /// How long the holder tries to renew before it stops.
     pub renew_deadline: Duration,
@@ -70,11 +70,11 @@ pub struct LeaderElection {
 /// `clientConnection`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientConnection {
-    /// A kubeconfig file; empty: where it is usually found.
+    /// A kubeconfig file; empty: the default location.
     pub kubeconfig: String,
-    /// Requests per second that kube-scheduler would send at most; without effect here.
+    /// kube-scheduler's limit of requests per second; without effect here.
     pub qps: f64,
-    /// The same for a short while; without effect here.
+    /// kube-scheduler's limit of a burst; without effect here.
     pub burst: i64,
 }
 
@@ -111,7 +111,7 @@ impl Default for KubeSchedulerConfiguration {
 }
 
 impl KubeSchedulerConfiguration {
-    /// Reads a document that stands at `path` of its file (the root for a file of its own). All problems are there.
+    /// Reads the document at `path` of its file (the root for a separate file). Returns all errors.
     pub fn read(document: &Value, path: &Path) -> Result<KubeSchedulerConfiguration, ErrorList> {
         let mut errors = ErrorList::new();
         let read = FieldReader::of(document, path, &mut errors).map(|mut fields| {
@@ -125,7 +125,7 @@ impl KubeSchedulerConfiguration {
         }
     }
 
-    /// Puts what concerns the scheduler into its settings.
+    /// Applies the scheduler's part to its configuration.
     pub fn apply_to(&self, config: &mut crate::Config) {
         config.core.profiles = self.profiles.clone();
         config.core.initial_backoff = self.pod_initial_backoff;
@@ -137,7 +137,7 @@ fn configuration(fields: &mut FieldReader<'_>) -> KubeSchedulerConfiguration {
     fields.require_value("apiVersion", API_VERSION);
     fields.require_value("kind", KIND);
     let defaults = KubeSchedulerConfiguration::default();
-    // Read for the sake of their errors: see `WITHOUT_EFFECT`.
+    // Read only to validate them: see `IGNORED_FIELDS`.
     fields.number("percentageOfNodesToScore", 0..=100);
     fields.number("parallelism", 1..=i64::MAX);
     for flag in ["enableProfiling", "enableContentionProfiling", "delayCacheUntilActive"] {
@@ -152,9 +152,9 @@ fn configuration(fields: &mut FieldReader<'_>) -> KubeSchedulerConfiguration {
     }
     if !fields.list("extenders").is_empty() {
         let path = fields.path("extenders");
-        let advice = "extenders are not called; write a filter in Rust instead (docs/guides/scheduler.md), or let \
-                      kube-scheduler place the pods that need one under a schedulerName of its own";
-        fields.error(Error::forbidden(&path, advice));
+        let message = "extenders are not supported; write a filter in Rust instead (docs/guides/scheduler.md), or let \
+                       kube-scheduler place the pods that need one under another schedulerName";
+        fields.error(Error::forbidden(&path, message));
     }
     KubeSchedulerConfiguration {
         profiles: profiles(fields),
@@ -166,7 +166,7 @@ fn configuration(fields: &mut FieldReader<'_>) -> KubeSchedulerConfiguration {
     }
 }
 
-/// Which of [`WITHOUT_EFFECT`] a document has.
+/// Which of [`IGNORED_FIELDS`] a document has.
 fn ignored_fields(document: &Value) -> Vec<&'static str> {
     let has = |path: &&str| {
         let found = path.split('.').try_fold(document, |value, field| value.get(field));
@@ -174,13 +174,13 @@ fn ignored_fields(document: &Value) -> Vec<&'static str> {
     };
     let profiles = document.get("profiles").and_then(Value::as_array).into_iter().flatten();
     let of_profile =
-        profiles.filter_map(|profile| profile.get("percentageOfNodesToScore")).any(|share| !share.is_null());
+        profiles.filter_map(|profile| profile.get("percentageOfNodesToScore")).any(|percentage| !percentage.is_null());
     let of_profiles = of_profile.then_some("profiles[].percentageOfNodesToScore");
     IGNORED_FIELDS.into_iter().filter(has).chain(of_profiles).collect()
 }
 
-fn seconds(said: Option<i64>, default: Duration) -> Duration {
-    said.and_then(|seconds| u64::try_from(seconds).ok()).map_or(default, Duration::from_secs)
+fn seconds(value: Option<i64>, default: Duration) -> Duration {
+    value.and_then(|seconds| u64::try_from(seconds).ok()).map_or(default, Duration::from_secs)
 }
 
 fn profiles(fields: &mut FieldReader<'_>) -> Vec<Profile> {
@@ -188,15 +188,15 @@ fn profiles(fields: &mut FieldReader<'_>) -> Vec<Profile> {
     if items.is_empty() {
         return vec![Profile::default()];
     }
-    let (path, only) = (fields.path("profiles"), items.len() == 1);
+    let (path, is_single) = (fields.path("profiles"), items.len() == 1);
     let (mut profiles, mut names) = (Vec::new(), BTreeSet::new());
     for (at, item) in items.iter().enumerate() {
         let path = path.index(at);
         let Some(mut profile) = FieldReader::of(item, &path, fields.errors()) else { continue };
         let name = profile.text("schedulerName").filter(|name| !name.is_empty());
-        if name.is_none() && !only {
+        if name.is_none() && !is_single {
             let path = profile.path("schedulerName");
-            profile.error(Error::required(&path, "needed where there are several profiles"));
+            profile.error(Error::required(&path, "required with several profiles"));
         }
         let name = name.unwrap_or_else(|| "default-scheduler".to_owned());
         if !names.insert(name.clone()) {
@@ -211,9 +211,9 @@ fn profiles(fields: &mut FieldReader<'_>) -> Vec<Profile> {
     profiles
 }
 
-/// The least duration of a Lease, which states it in whole seconds.
+/// Minimum duration of a Lease, which has it in whole seconds.
 const MIN_LEASE: Duration = Duration::from_secs(1);
-/// The least time between two attempts to renew it: each is a request or two.
+/// Minimum time between two attempts to renew it: each is one or two requests.
 const MIN_RETRY: Duration = Duration::from_millis(100);
 
 fn leader_election(fields: &mut FieldReader<'_>) -> LeaderElection {
@@ -231,15 +231,15 @@ fn leader_election(fields: &mut FieldReader<'_>) -> LeaderElection {
         renew_deadline: fields.duration("renewDeadline", MIN_RETRY).unwrap_or(defaults.renew_deadline),
         retry_period: fields.duration("retryPeriod", MIN_RETRY).unwrap_or(defaults.retry_period),
     };
-    // A Lease states its duration in whole seconds: other processes wait no longer than that.
-    let stated = Duration::from_secs(read.lease_duration.as_secs());
-    for (is_sound, why) in [
-        (read.renew_deadline < stated, "must be less than leaseDuration, which counts in whole seconds"),
+    // A Lease has its duration in whole seconds: other processes wait no longer than that.
+    let in_lease = Duration::from_secs(read.lease_duration.as_secs());
+    for (is_valid, message) in [
+        (read.renew_deadline < in_lease, "must be less than leaseDuration, which counts in whole seconds"),
         (read.renew_deadline > read.retry_period, "must be greater than retryPeriod"),
     ] {
-        if read.leader_elect && !is_sound {
+        if read.leader_elect && !is_valid {
             let path = fields.path("renewDeadline");
-            fields.error(Error::invalid(&path, format!("{:?}", read.renew_deadline), why));
+            fields.error(Error::invalid(&path, format!("{:?}", read.renew_deadline), message));
         }
     }
     fields.reject_unknown();
@@ -249,7 +249,7 @@ fn leader_election(fields: &mut FieldReader<'_>) -> LeaderElection {
 fn client_connection(fields: &mut FieldReader<'_>) -> ClientConnection {
     let defaults = ClientConnection::default();
     let Some(mut fields) = fields.object("clientConnection") else { return defaults };
-    // What is spoken on the wire is ours to choose.
+    // Content types are not configurable here.
     for text in ["acceptContentTypes", "contentType"] {
         fields.text(text);
     }

@@ -1,11 +1,11 @@
-//! The seam to the core: what is new goes in, decisions come out, a turn at a time.
+//! Calls the core, one turn at a time: all new changes in, decisions out.
 //!
-//! The core is called in place, or it owns a thread and is reached by a channel. In simulation nothing may wait for
-//! another thread, because the paused clock jumps meanwhile. Elsewhere a long decision must not hold up the server and
-//! the control loops that share a thread with the shell. The shell cannot tell the two apart: all that is new since the
-//! last turn goes over in one message, and all decisions of the turn come back in one.
+//! The core is called in place, or it owns a thread and is reached by a channel. In simulation no code may wait for
+//! another thread, because the paused clock jumps meanwhile. Elsewhere a long decision must not delay the server and the
+//! control loops that share a thread with the shell. Both modes look the same to the shell: all changes since the last
+//! turn are one message, and all decisions of the turn are one message back.
 
-mod core_thread; // the core on a thread of its own
+mod core_thread; // the core on its own thread
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,36 +19,36 @@ use crate::handle::SchedulerRequest;
 use crate::metrics::Metrics;
 use crate::run::Config;
 
-/// For how many groups ways out are looked for in one turn.
+/// How many groups get a search for remedies in one turn.
 const MAX_REMEDIES_PER_TURN: usize = 2;
-/// Of how many decisions of a turn it is kept why they were made so.
+/// How many placement reports are stored in one turn.
 const MAX_REPORTS_PER_TURN: usize = 2;
 
 /// Where the core runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CoreMode {
-    /// In the scheduler's own time: nothing is waited for, so a simulation stays in step.
+    /// In the scheduler's own task, without waiting, so a simulation stays deterministic.
     #[default]
     InPlace,
-    /// On a thread of its own, which ends with the scheduler. A panic there is a panic of the scheduler.
+    /// On its own thread, which ends with the scheduler. A panic there is a panic of the scheduler.
     OnThread,
 }
 
-/// The core, the clock that tells it the time, and what it is yet to be told.
+/// The core, its clock, and the inputs of the next turn.
 pub(crate) struct CoreDriver {
     runner: CoreRunner,
     clock: Arc<dyn Clock>,
-    /// In the order in which it happened; the next turn takes it.
+    /// In the order of occurrence; the next turn takes them.
     inputs: Vec<CoreMessage>,
-    /// Answered at the end of the next turn.
+    /// Handled at the end of the next turn.
     requests: Vec<SchedulerRequest>,
-    /// Ways out that were found and not taken from here yet.
+    /// Refusals with remedies, until [`CoreDriver::take_remedies`].
     remedies: Vec<(Unit, Option<Refusal>)>,
-    /// New runs of groups that were not taken from here yet.
+    /// New runs of groups, until [`CoreDriver::take_new_runs`].
     new_runs: Vec<NewRun>,
-    /// Whether the next turn may bring a decision, the passing of time aside.
+    /// Whether the next turn may bring a decision, time aside.
     has_work: bool,
-    /// When time alone makes a turn worth it.
+    /// When a turn is due without any change.
     next_at: Option<Timestamp>,
 }
 
@@ -57,14 +57,14 @@ enum CoreRunner {
     OnThread(CoreThread),
 }
 
-/// Something for the core to know.
+/// One input of the core.
 #[derive(Clone, Debug)]
 enum CoreMessage {
     Changed(ClusterChange),
     BindSettled(BindOutcome, Timestamp),
 }
 
-/// What a turn begins with.
+/// Input of a turn.
 #[derive(Debug)]
 struct TurnInput {
     inputs: Vec<CoreMessage>,
@@ -72,23 +72,23 @@ struct TurnInput {
     now: Timestamp,
 }
 
-/// A decision, and what is told of it.
+/// A decision, with what its metrics need.
 #[derive(Clone, Debug)]
 pub(crate) struct DecisionRecord {
     pub(crate) decision: Decision,
-    /// The `schedulerName` of the pods it is about, where that is known.
+    /// The `schedulerName` of its pods, if known.
     pub(crate) profile: String,
     /// How often the unit was tried, this time included.
     pub(crate) tries: u32,
 }
 
-/// What a turn ends with.
+/// Output of a turn.
 #[derive(Debug)]
 struct TurnOutput {
     decisions: Vec<DecisionRecord>,
     remedies: Vec<(Unit, Option<Refusal>)>,
     new_runs: Vec<NewRun>,
-    /// Whether the turn ended because it was long enough.
+    /// Whether the turn reached its limit, or another decision is pending.
     more: bool,
     next_at: Option<Timestamp>,
 }
@@ -96,55 +96,54 @@ struct TurnOutput {
 impl CoreDriver {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> CoreDriver {
         let core = Core::new(config.core.clone());
-        let mut decider = TurnRunner { core, decisions_per_turn: config.max_decisions_per_turn, metrics };
-        let seat = match config.core_mode {
-            CoreMode::InPlace => CoreRunner::InPlace(Box::new(decider)),
-            CoreMode::OnThread => CoreRunner::OnThread(CoreThread::start(move |turn| decider.run_turn(turn))),
+        let mut runner = TurnRunner { core, decisions_per_turn: config.max_decisions_per_turn, metrics };
+        let runner = match config.core_mode {
+            CoreMode::InPlace => CoreRunner::InPlace(Box::new(runner)),
+            CoreMode::OnThread => CoreRunner::OnThread(CoreThread::start(move |turn| runner.run_turn(turn))),
         };
-        let (told, asked, advices, new_runs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         CoreDriver {
-            runner: seat,
+            runner,
             clock,
-            inputs: told,
-            requests: asked,
-            remedies: advices,
-            new_runs,
+            inputs: Vec::new(),
+            requests: Vec::new(),
+            remedies: Vec::new(),
+            new_runs: Vec::new(),
             has_work: false,
             next_at: None,
         }
     }
 
-    /// Tells the core what has changed.
+    /// Passes a change to the core with the next turn.
     pub(crate) fn observe(&mut self, change: ClusterChange) {
         self.inputs.push(CoreMessage::Changed(change));
         self.has_work = true;
     }
 
-    /// Tells the core what became of a bind.
+    /// Passes the result of a bind to the core with the next turn.
     pub(crate) fn settled(&mut self, outcome: BindOutcome) {
-        // A bind that was taken moves nothing until the watch shows it, and that is news again: not worth a turn.
+        // A successful bind changes nothing until the watch shows it, and that is a change again: no turn is needed.
         self.has_work |= matches!(outcome, BindOutcome::Failed { .. });
         self.inputs.push(CoreMessage::BindSettled(outcome, self.clock.now()));
     }
 
-    /// Asks the core something. The answer comes with the next turn.
-    pub(crate) fn request(&mut self, asked: SchedulerRequest) {
-        self.requests.push(asked);
+    /// Passes a request to the core. The response comes with the next turn.
+    pub(crate) fn request(&mut self, request: SchedulerRequest) {
+        self.requests.push(request);
         self.has_work = true;
     }
 
-    /// Refusals with ways out that were found since the last call; none for a group that finds a place by now.
+    /// Refusals with remedies found since the last call; `None` for a group that fits by now.
     pub(crate) fn take_remedies(&mut self) -> Vec<(Unit, Option<Refusal>)> {
         std::mem::take(&mut self.remedies)
     }
 
-    /// Groups that began a new run since the last call. The core has seen then what it was told before the last turn.
+    /// Groups that began a new run since the last call, as of the inputs of the last turn.
     pub(crate) fn take_new_runs(&mut self) -> Vec<NewRun> {
         std::mem::take(&mut self.new_runs)
     }
 
-    /// The decisions to be made now, a bounded number of them; [`Decide::has_news`] tells whether that was all. In
-    /// place it waits for nothing.
+    /// Makes a bounded number of decisions; [`CoreDriver::has_work`] is true if more may follow. In place it does not
+    /// wait.
     pub(crate) async fn run_turn(&mut self) -> Vec<DecisionRecord> {
         let now = self.clock.now();
         if !self.has_work && self.next_at.is_none_or(|at| at > now) {
@@ -152,30 +151,30 @@ impl CoreDriver {
         }
         let turn =
             TurnInput { inputs: std::mem::take(&mut self.inputs), requests: std::mem::take(&mut self.requests), now };
-        let made = match &mut self.runner {
-            CoreRunner::InPlace(decider) => decider.run_turn(turn),
+        let output = match &mut self.runner {
+            CoreRunner::InPlace(runner) => runner.run_turn(turn),
             CoreRunner::OnThread(thread) => thread.run_turn(turn).await,
         };
-        self.has_work = made.more;
-        self.next_at = made.next_at;
-        self.remedies.extend(made.remedies);
-        self.new_runs.extend(made.new_runs);
-        made.decisions
+        self.has_work = output.more;
+        self.next_at = output.next_at;
+        self.remedies.extend(output.remedies);
+        self.new_runs.extend(output.new_runs);
+        output.decisions
     }
 
-    /// Whether there may be more to decide at once.
+    /// Whether a turn without delay may bring more decisions.
     pub(crate) fn has_work(&self) -> bool {
         self.has_work
     }
 
-    /// How long until there may be something to decide without a change.
+    /// How long until a turn is due without any change.
     pub(crate) fn due_in(&self) -> Option<Duration> {
         let at = self.next_at?;
         Some(Duration::try_from(at.duration_since(self.clock.now())).unwrap_or(Duration::ZERO))
     }
 }
 
-/// Takes turns with a core.
+/// Runs turns of the core.
 struct TurnRunner {
     core: Core,
     decisions_per_turn: usize,
@@ -183,16 +182,16 @@ struct TurnRunner {
 }
 
 impl TurnRunner {
-    fn run_turn(&mut self, TurnInput { inputs: told, requests: asked, now }: TurnInput) -> TurnOutput {
-        for told in told {
-            match told {
+    fn run_turn(&mut self, TurnInput { inputs, requests, now }: TurnInput) -> TurnOutput {
+        for input in inputs {
+            match input {
                 CoreMessage::Changed(change) => self.core.observe(change),
                 CoreMessage::BindSettled(outcome, at) => self.core.settled(outcome, at),
             }
         }
         let mut decisions = Vec::new();
         while decisions.len() < self.decisions_per_turn {
-            // Tokio's clock, which in a simulation stands still: a figure that differs would make two runs differ.
+            // Tokio's clock, which stands still in a simulation: otherwise the metrics of two runs would differ.
             let started = Instant::now();
             let Some(decision) = self.core.next(now) else { break };
             let took = started.elapsed();
@@ -201,30 +200,30 @@ impl TurnRunner {
             decisions.push(DecisionRecord { decision, profile, tries });
         }
         let more = decisions.len() == self.decisions_per_turn;
-        let (advices, advise_at) = self.explain(asked, now);
+        let (remedies, remedies_at) = self.explain(requests, now);
         self.metrics.turn_ended(&mut self.core);
-        // A unit that was found to fit while it was explained is decided at once.
-        let more = more || self.core.has_ready() || advise_at.is_some_and(|at| at <= now);
+        // A unit that was found to fit while it was explained is decided without delay.
+        let more = more || self.core.has_ready() || remedies_at.is_some_and(|at| at <= now);
         let new_runs = self.core.take_new_runs();
         TurnOutput {
             decisions,
-            remedies: advices,
+            remedies,
             new_runs,
             more,
-            next_at: self.core.next_at().into_iter().chain(advise_at).min(),
+            next_at: self.core.next_at().into_iter().chain(remedies_at).min(),
         }
     }
 
-    /// What is said beyond the decisions, now that they are made: ways out, and answers to whoever asked.
+    /// Work after the decisions: remedies, placement reports, and requests.
     fn explain(
         &mut self,
-        asked: Vec<SchedulerRequest>,
+        requests: Vec<SchedulerRequest>,
         now: Timestamp,
     ) -> (Vec<(Unit, Option<Refusal>)>, Option<Timestamp>) {
-        let advices = self.core.find_remedies(now, MAX_REMEDIES_PER_TURN);
+        let remedies = self.core.find_remedies(now, MAX_REMEDIES_PER_TURN);
         self.core.cache_placement_reports(now, MAX_REPORTS_PER_TURN);
-        asked.into_iter().for_each(|asked| asked.respond(&mut self.core));
-        (advices, self.core.remedies_due_at())
+        requests.into_iter().for_each(|request| request.respond(&mut self.core));
+        (remedies, self.core.remedies_due_at())
     }
 
     fn profile(&self, decision: &Decision) -> String {

@@ -1,4 +1,4 @@
-//! Whether a gang that once had its `minCount` still has it, and when a change of that is worth a write. Pure.
+//! The `Degraded` condition: whether a gang that once had `minCount` pods still has them, and when to write it. Pure.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use api::views::{Condition, PodView};
 use crate::conditions::{self, DEGRADED};
 use crate::publish::PublishTime;
 
-/// How long a gang may lack pods before that is said. Pods that all go together, as when their Job is suspended, leave no
-/// word behind, nor does one that is replaced at once.
+/// How long a gang may lack pods before it is reported. So neither pods that are deleted together, as when their Job is
+/// suspended, nor a pod that is replaced at once cause a write.
 const REPORT_AFTER: Duration = Duration::from_secs(1);
 
-/// Where one pod of a group stands.
+/// State of one pod of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// It waits for a node.
+    /// It has no node yet.
     Waiting,
-    /// It has one, and has not ended.
+    /// It has a node, and has not ended.
     Bound,
-    /// It ran to its end: it did its part.
+    /// It succeeded.
     Succeeded,
-    /// It failed, or is on its way out.
+    /// It failed, or is being deleted.
     Lost,
 }
 
 impl MemberState {
-    /// Where `pod` stands.
+    /// The state of `pod`.
     pub fn of(pod: &PodView) -> MemberState {
         if pod.status.phase == api::views::PodPhase::Succeeded {
             MemberState::Succeeded
@@ -40,21 +40,21 @@ impl MemberState {
     }
 }
 
-/// How many pods of a group stand where.
+/// Pods of a group by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounts {
     /// Pods without a node.
     pub waiting: usize,
     /// Pods on a node.
     pub bound: usize,
-    /// Pods that ran to their end and still exist.
+    /// Pods that succeeded and still exist.
     pub succeeded: usize,
 }
 
 impl MemberCounts {
-    /// One pod more or one less stands there.
-    pub fn count(&mut self, place: MemberState, more: bool) {
-        let count = match place {
+    /// Adds (`more`) or removes one pod in `state`.
+    pub fn count(&mut self, state: MemberState, more: bool) {
+        let count = match state {
             MemberState::Waiting => &mut self.waiting,
             MemberState::Bound => &mut self.bound,
             MemberState::Succeeded => &mut self.succeeded,
@@ -63,20 +63,20 @@ impl MemberCounts {
         *count = if more { *count + 1 } else { count.saturating_sub(1) };
     }
 
-    /// Whether a gang of `min_count` has begun and lacks pods. One of which nothing is left lacks nothing: it has not
-    /// begun anew, as after a suspension.
+    /// Whether a gang of `min_count` has started and lacks pods. A gang without any pods lacks none: it has not started
+    /// again, as after a suspension.
     pub fn are_below(self, min_count: usize) -> bool {
         self.bound + self.succeeded < min_count && self.bound + self.waiting > 0
     }
 
     fn message(self, min_count: usize) -> String {
         let MemberCounts { waiting, bound, succeeded } = self;
-        let done = if succeeded > 0 { format!(", {succeeded} succeeded") } else { String::new() };
-        format!("{bound} of minCount {min_count} pods bound{done}, {waiting} waiting")
+        let succeeded_text = if succeeded > 0 { format!(", {succeeded} succeeded") } else { String::new() };
+        format!("{bound} of minCount {min_count} pods bound{succeeded_text}, {waiting} waiting")
     }
 }
 
-/// What was last said about a gang.
+/// The last published condition of a gang.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedCondition {
     /// The condition.
@@ -85,56 +85,63 @@ pub struct PublishedCondition {
     pub at: Timestamp,
 }
 
-/// The condition that a gang of `min_count`, which had that many once, should carry; none if it never lacked a pod.
-/// `refused` is why those that wait find no place: `PodGroupInitiallyScheduled` is True for good, and cannot say it.
+/// The condition that a gang should have which once had `min_count` pods; `None` if it never lacked a pod. `refused` is why
+/// its pending pods do not fit: `PodGroupInitiallyScheduled` stays True and cannot report it.
 pub fn condition(
     counts: MemberCounts,
     min_count: usize,
-    held: &[Condition],
-    said: Option<&PublishedCondition>,
+    current: &[Condition],
+    published: Option<&PublishedCondition>,
     refused: Option<&str>,
 ) -> Option<Condition> {
-    let last = said.map(|said| &said.condition).or_else(|| held.iter().find(|one| one.kind == DEGRADED));
-    let words = counts.message(min_count);
+    let last = last_condition(current, published);
+    let message = counts.message(min_count);
     if counts.are_below(min_count) {
-        let why = refused.map(|why| format!(": {why}")).unwrap_or_default();
-        Some(Condition { message: words + &why, ..conditions::true_condition(DEGRADED, "BelowMinCount") })
+        let reason = refused.map(|refused| format!(": {refused}")).unwrap_or_default();
+        Some(Condition { message: message + &reason, ..conditions::true_condition(DEGRADED, "BelowMinCount") })
     } else {
-        let was = last.filter(|last| last.status == "True")?;
-        // What is gone as a whole is not there again either; it only lacks nothing.
+        let was_true = last.filter(|last| last.status == "True")?;
+        // A gang without any pods is not complete again; it only lacks none.
         let reason = if counts == MemberCounts::default() { "NoPods" } else { "MinCountBound" };
-        debug_assert_eq!(was.kind, DEGRADED);
-        Some(conditions::false_condition(DEGRADED, reason, &words))
+        debug_assert_eq!(was_true.kind, DEGRADED);
+        Some(conditions::false_condition(DEGRADED, reason, &message))
     }
 }
 
-/// Since when things are as they are.
+/// The condition that was published last, or that the object has.
+fn last_condition<'a>(current: &'a [Condition], published: Option<&'a PublishedCondition>) -> Option<&'a Condition> {
+    let held = || current.iter().find(|condition| condition.kind == DEGRADED);
+    published.map(|published| &published.condition).or_else(held)
+}
+
+/// Since when the present state lasts.
 #[derive(Clone, Copy, Debug)]
 pub struct DegradedSince {
-    /// The gang lacks pods.
+    /// Since when the gang lacks pods.
     pub short: Timestamp,
-    /// The numbers are these.
+    /// Since when the numbers are unchanged.
     pub counts: Timestamp,
 }
 
-/// When `wanted` is to be said: a change of status at once, a mere change of numbers at most once per `pause`; either only
-/// when it has lasted a moment, but that all is well again is said without delay.
+/// When `wanted` is published: a change of status at once, a mere change of numbers at most once per `pause`. Both must have
+/// lasted for [`REPORT_AFTER`], except that a change to False is published without delay.
 pub fn publish_time(
     wanted: &Condition,
-    held: &[Condition],
-    said: Option<&PublishedCondition>,
+    current: &[Condition],
+    published: Option<&PublishedCondition>,
     since: DegradedSince,
     now: Timestamp,
     pause: Duration,
 ) -> PublishTime {
-    let last = said.map(|said| &said.condition).or_else(|| held.iter().find(|one| one.kind == DEGRADED));
-    let same =
-        |one: &Condition| (&one.status, &one.reason, &one.message) == (&wanted.status, &wanted.reason, &wanted.message);
-    if last.is_some_and(same) {
+    let last = last_condition(current, published);
+    let is_same = |condition: &Condition| {
+        (&condition.status, &condition.reason, &condition.message) == (&wanted.status, &wanted.reason, &wanted.message)
+    };
+    if last.is_some_and(is_same) {
         return PublishTime::Never;
     }
     let at = match last.filter(|last| last.status == wanted.status) {
-        Some(_) => said.map_or(now, |said| said.at + pause).max(since.counts + REPORT_AFTER),
+        Some(_) => published.map_or(now, |published| published.at + pause).max(since.counts + REPORT_AFTER),
         None if wanted.status == "True" => since.short + REPORT_AFTER,
         None => now,
     };
@@ -154,7 +161,7 @@ mod tests {
         MemberCounts { waiting, bound, succeeded }
     }
 
-    fn said(status: &str, message: &str) -> PublishedCondition {
+    fn published(status: &str, message: &str) -> PublishedCondition {
         let condition = Condition {
             status: status.into(),
             message: message.into(),
@@ -164,53 +171,58 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_of_four_is_degraded_while_pods_of_it_are_missing() {
-        let short = said("True", "x");
-        for (case, counts, said, want) in [
+    fn a_gang_is_degraded_while_it_lacks_pods() {
+        let short = published("True", "x");
+        for (case, counts, published, want) in [
             ("all bound", counts(4, 0, 0), None, ""),
             ("one replaced", counts(3, 0, 1), None, "True BelowMinCount 3 of minCount 4 pods bound, 1 waiting"),
             ("one lost for good", counts(3, 0, 0), None, "True BelowMinCount 3 of minCount 4 pods bound, 0 waiting"),
-            ("some have done their part", counts(1, 3, 0), None, ""),
+            ("some have succeeded", counts(1, 3, 0), None, ""),
             (
-                "one failed beside them",
+                "some have succeeded and one failed",
                 counts(1, 2, 1),
                 None,
                 "True BelowMinCount 1 of minCount 4 pods bound, 2 succeeded, 1 waiting",
             ),
             ("suspended", counts(0, 0, 0), None, ""),
-            ("starts anew", counts(0, 0, 4), None, "True BelowMinCount 0 of minCount 4 pods bound, 4 waiting"),
-            ("whole again", counts(4, 0, 0), Some(&short), "False MinCountBound 4 of minCount 4 pods bound, 0 waiting"),
-            ("gone since", counts(0, 0, 0), Some(&short), "False NoPods 0 of minCount 4 pods bound, 0 waiting"),
+            ("starts again", counts(0, 0, 4), None, "True BelowMinCount 0 of minCount 4 pods bound, 4 waiting"),
+            (
+                "complete again",
+                counts(4, 0, 0),
+                Some(&short),
+                "False MinCountBound 4 of minCount 4 pods bound, 0 waiting",
+            ),
+            ("all pods deleted", counts(0, 0, 0), Some(&short), "False NoPods 0 of minCount 4 pods bound, 0 waiting"),
         ] {
             let text = |refused: Option<&str>| {
-                let wanted = condition(counts, 4, &[], said, refused);
+                let wanted = condition(counts, 4, &[], published, refused);
                 wanted.map(|c| format!("{} {} {}", c.status, c.reason, c.message)).unwrap_or_default()
             };
             assert_eq!(text(None), want, "{case}");
-            let why = if want.starts_with("True") { ": no room" } else { "" };
-            assert_eq!(text(Some("no room")), format!("{want}{why}"), "{case}, and refused");
+            let reason = if want.starts_with("True") { ": no node fits" } else { "" };
+            assert_eq!(text(Some("no node fits")), format!("{want}{reason}"), "{case}, and refused");
         }
     }
 
     #[test]
-    fn a_change_is_said_once_and_numbers_after_a_pause() {
+    fn a_change_is_published_once_and_numbers_after_a_pause() {
         let pause = Duration::from_secs(10);
-        let wanted = said("True", "3 of 4").condition;
-        let (same, numbers) = (said("True", "3 of 4"), said("True", "2 of 4"));
-        for (case, said, held, since, now, want) in [
+        let wanted = published("True", "3 of 4").condition;
+        let (same, numbers) = (published("True", "3 of 4"), published("True", "2 of 4"));
+        for (case, published, current, since, now, want) in [
             ("at first", None, vec![], 105, 105, PublishTime::At(at(106))),
             ("a moment later", None, vec![], 105, 106, PublishTime::Now),
-            ("said already", Some(&same), vec![], 105, 200, PublishTime::Never),
-            ("said before a restart", None, vec![wanted.clone()], 105, 200, PublishTime::Never),
+            ("published already", Some(&same), vec![], 105, 200, PublishTime::Never),
+            ("published before a restart", None, vec![wanted.clone()], 105, 200, PublishTime::Never),
             ("other numbers", Some(&numbers), vec![], 105, 105, PublishTime::At(at(110))),
             ("other numbers later", Some(&numbers), vec![], 105, 110, PublishTime::Now),
-            ("numbers that may pass", Some(&numbers), vec![], 120, 120, PublishTime::At(at(121))),
+            ("numbers that may be temporary", Some(&numbers), vec![], 120, 120, PublishTime::At(at(121))),
         ] {
             let since = DegradedSince { short: at(since), counts: at(since) };
-            assert_eq!(publish_time(&wanted, &held, said, since, at(now), pause), want, "{case}");
+            assert_eq!(publish_time(&wanted, &current, published, since, at(now), pause), want, "{case}");
         }
-        let over = said("False", "4 of 4").condition;
+        let complete = published("False", "4 of 4").condition;
         let since = DegradedSince { short: at(105), counts: at(105) };
-        assert_eq!(publish_time(&over, &[], Some(&same), since, at(105), pause), PublishTime::Now);
+        assert_eq!(publish_time(&complete, &[], Some(&same), since, at(105), pause), PublishTime::Now);
     }
 }

@@ -1,8 +1,8 @@
-//! Binds and other writes on their way to the server, each kind with its own limit.
+//! Pending and in-flight writes: binds, releases and conditions, each kind with its own limit.
 //!
-//! Binds and releases come first: they are what everyone waits for. Neither takes the other's places: a release may be
-//! due because binds do not end. Conditions and Events wait for both, but not for ever: a few at a time go ahead once binds
-//! have been many for a while. Only that a group was scheduled for the first time is written at once.
+//! Binds and releases come first, and have separate limits: a release may be due because binds do not end. Conditions and
+//! Events are delayed while the number of binds is high, and then a few at a time proceed. Only the first
+//! `PodGroupInitiallyScheduled` of a group is written at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,21 +24,21 @@ use crate::bind::bind;
 use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET};
 use crate::run::duration_until;
 
-/// How often a pod is marked anew when others write to it at the same time.
+/// How often the mark of a released pod is retried after a conflict.
 const MAX_CONFLICTS: u32 = 5;
 
-/// The server is crowded while binds wait, or more than this part of those that may be are in flight: whatever else is
-/// written then holds up the last of a gang.
+/// There is congestion while binds are pending, or while more than this fraction of their limit is in flight. Other writes
+/// would delay the last binds of a gang then.
 const CONGESTION_DIVISOR: usize = 4;
-/// For so long conditions and Events wait for a crowd of binds.
+/// How long congestion delays conditions and Events.
 const MAX_CONDITION_DELAY: Duration = Duration::from_secs(5);
-/// While there is a crowd for longer than that, this part of the usual conditions is in flight.
+/// After that, this fraction of the usual limit of conditions applies while congestion lasts.
 const CONGESTED_WRITES_DIVISOR: usize = 8;
 
 /// How many writes of each kind may be in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteLimits {
-    /// So many releases as well.
+    /// The same limit applies to releases.
     pub(crate) binds: usize,
     pub(crate) group_conditions: usize,
     pub(crate) pod_conditions: usize,
@@ -47,7 +47,7 @@ pub(crate) struct WriteLimits {
 /// A write that has ended.
 #[derive(Debug)]
 pub(crate) enum FinishedWrite {
-    /// A bind; the placement names the node that the pod is on where it did not fail.
+    /// A bind. If it succeeded, the placement has the node that the pod is on.
     Bind(Placement, Result<(), Error>),
     /// The release of a pod. If it failed and the pod stays, the core decides again.
     Release,
@@ -57,35 +57,35 @@ pub(crate) enum FinishedWrite {
     PodCondition(ObjectKey, Result<(), Error>),
 }
 
-/// A bind that waits for a free place.
+/// A bind beyond the limit of writes in flight.
 #[derive(Debug)]
 struct PendingBind {
     placement: Placement,
     span: Span,
 }
 
-/// A release that waits for a free place.
+/// A release beyond the limit of writes in flight.
 #[derive(Debug)]
 struct PendingRelease {
     pod: PodRef,
     span: Span,
-    /// The pod as it was last seen.
+    /// The pod as it was last cached.
     cached: Option<Arc<PodView>>,
     message: String,
     now: Timestamp,
 }
 
-/// Writes that wait and writes in flight.
+/// Pending and in-flight writes.
 pub(crate) struct WriteQueue {
     client: Client,
     limits: WriteLimits,
-    /// Binds that wait for a free place, oldest decision first.
+    /// Binds beyond the limit, oldest decision first.
     pending_binds: VecDeque<PendingBind>,
-    /// Releases that do.
+    /// Releases beyond the limit.
     pending_releases: VecDeque<PendingRelease>,
-    /// Since when there are many of both.
+    /// When congestion began.
     congested_since: Option<Timestamp>,
-    /// Pods whose bind waits, or is in flight since then.
+    /// Pods whose bind is pending (`None`), or in flight since then.
     binding: BTreeMap<ObjectKey, Option<Instant>>,
     in_flight: FuturesUnordered<BoxFuture<'static, FinishedWrite>>,
     /// Binds in flight, the oldest first.
@@ -112,7 +112,7 @@ impl WriteQueue {
         }
     }
 
-    /// Binds `placements`, as soon as there is room. Each bind is a child of the decision's span.
+    /// Binds `placements` as soon as the limit allows. Each bind is a child of the decision's span.
     pub(crate) fn bind(&mut self, placements: Vec<Placement>, decision: &Span) {
         self.binding.extend(placements.iter().map(|placement| (placement.pod.clone(), None)));
         self.pending_binds.extend(placements.into_iter().map(|placement| {
@@ -123,36 +123,36 @@ impl WriteQueue {
         self.start_binds();
     }
 
-    /// Takes pods away, and says on each why, as soon as there is room. `seen` are the pods as they were last seen.
-    pub(crate) fn release(&mut self, release: Release, seen: &Cache<PodView>, now: Timestamp, decision: &Span) {
+    /// Deletes the pods of `release` as soon as the limit allows, each with a condition that has the reason.
+    pub(crate) fn release(&mut self, release: Release, pods: &Cache<PodView>, now: Timestamp, decision: &Span) {
         let message = release.message();
-        let waiting = |member: PodRef| {
-            let seen = seen.get(&member.pod);
-            let span = tracing::debug_span!(parent: decision, "release", pod = %member.pod);
-            PendingRelease { pod: member, span, cached: seen, message: message.clone(), now }
+        let pending = |pod: PodRef| {
+            let cached = pods.get(&pod.pod);
+            let span = tracing::debug_span!(parent: decision, "release", pod = %pod.pod);
+            PendingRelease { pod, span, cached, message: message.clone(), now }
         };
-        self.pending_releases.extend(release.pods.into_iter().map(waiting));
+        self.pending_releases.extend(release.pods.into_iter().map(pending));
         self.start_releases();
     }
 
-    /// Whether a bind of `pod` waits or is in flight.
+    /// Whether a bind of `pod` is pending or in flight.
     pub(crate) fn is_binding(&self, pod: &ObjectKey) -> bool {
         self.binding.contains_key(pod)
     }
 
-    /// Since when the oldest bind in flight is under way.
+    /// When the oldest bind in flight was sent.
     pub(crate) fn oldest_bind(&self) -> Option<Instant> {
         self.binds.first().map(|(since, _)| *since)
     }
 
-    /// Takes note of the time, for how long binds have been a crowd.
+    /// Records when congestion begins and ends.
     pub(crate) fn update_congestion(&mut self, now: Timestamp) {
-        let waits = !self.pending_binds.is_empty() || !self.pending_releases.is_empty();
-        let is_crowded = waits || (self.binds.len() + self.releases) * CONGESTION_DIVISOR > self.limits.binds;
-        self.congested_since = is_crowded.then(|| self.congested_since.unwrap_or(now));
+        let has_pending = !self.pending_binds.is_empty() || !self.pending_releases.is_empty();
+        let is_congested = has_pending || (self.binds.len() + self.releases) * CONGESTION_DIVISOR > self.limits.binds;
+        self.congested_since = is_congested.then(|| self.congested_since.unwrap_or(now));
     }
 
-    /// How much of the server may be taken by what is not urgent.
+    /// The pace of writes that are not urgent.
     pub(crate) fn pace(&self, now: Timestamp) -> Pace {
         match self.congested_since {
             None => Pace::Usual,
@@ -161,7 +161,7 @@ impl WriteQueue {
         }
     }
 
-    /// Whether a condition may be written that is not to wait for binds.
+    /// Whether a condition may be written that is not delayed by binds.
     pub(crate) fn has_room_for_first_condition(&self) -> bool {
         self.group_conditions < self.limits.group_conditions
     }
@@ -176,11 +176,11 @@ impl WriteQueue {
         self.pod_conditions < self.allowed(self.limits.pod_conditions, now)
     }
 
-    /// How many of `most` may be in flight now.
-    fn allowed(&self, most: usize, now: Timestamp) -> usize {
+    /// How many of `limit` may be in flight now.
+    fn allowed(&self, limit: usize, now: Timestamp) -> usize {
         match self.pace(now) {
-            Pace::Usual => most,
-            Pace::Slow => most.div_ceil(CONGESTED_WRITES_DIVISOR),
+            Pace::Usual => limit,
+            Pace::Slow => limit.div_ceil(CONGESTED_WRITES_DIVISOR),
             Pace::Paused => 0,
         }
     }
@@ -201,7 +201,7 @@ impl WriteQueue {
         self.in_flight.push(write.boxed());
     }
 
-    /// The next write that ends; waits for ever while none is in flight. Cancel safe.
+    /// The next write that ends; pending while none is in flight. Cancel safe.
     pub(crate) async fn next(&mut self) -> FinishedWrite {
         match self.in_flight.next().await {
             Some(done) => self.record_finished(done),
@@ -209,7 +209,7 @@ impl WriteQueue {
         }
     }
 
-    /// A write that has ended by now. Asking also lets those in flight proceed.
+    /// A write that has ended by now. The call also polls those in flight.
     pub(crate) fn try_next(&mut self) -> Option<FinishedWrite> {
         let done = self.in_flight.next().now_or_never()??;
         Some(self.record_finished(done))
@@ -258,15 +258,15 @@ impl WriteQueue {
 
     fn start_releases(&mut self) {
         while self.releases < self.limits.binds
-            && let Some(waiting) = self.pending_releases.pop_front()
+            && let Some(pending) = self.pending_releases.pop_front()
         {
             self.releases += 1;
             let client = self.client.clone();
-            let PendingRelease { pod: member, span, cached: seen, message, now } = waiting;
+            let PendingRelease { pod, span, cached, message, now } = pending;
             let write = async move {
-                match release(&client, &member, seen, &message, now).await {
+                match release(&client, &pod, cached, &message, now).await {
                     Ok(()) => tracing::debug!("released"),
-                    Err(error) => tracing::warn!("pod {}: not released: {}", member.pod, failure::message(&error)),
+                    Err(error) => tracing::warn!("pod {}: not released: {}", pod.pod, failure::message(&error)),
                 }
                 FinishedWrite::Release
             };
@@ -275,36 +275,36 @@ impl WriteQueue {
     }
 }
 
-/// Marks the pod as taken away by somebody else's doing, so that its Job does not count it as a failure, and deletes it.
-/// Only where others wrote to it since it was `seen` is it read once more.
+/// Marks the pod as disrupted, so that its Job does not count a failure, and deletes it. The pod is read only after a
+/// conflict with the `cached` version.
 async fn release(
     client: &Client,
-    member: &PodRef,
-    mut seen: Option<Arc<PodView>>,
+    target: &PodRef,
+    mut cached: Option<Arc<PodView>>,
     message: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
     let mut attempts = 0;
     loop {
-        let pod = match seen.take() {
-            Some(seen) => Some(seen),
-            None => request::read::<PodView>(client, &member.pod).await?.map(Arc::new),
+        let pod = match cached.take() {
+            Some(cached) => Some(cached),
+            None => request::read::<PodView>(client, &target.pod).await?.map(Arc::new),
         };
-        let Some(pod) = pod.filter(|pod| pod.metadata.uid == member.uid) else { return Ok(()) };
+        let Some(pod) = pod.filter(|pod| pod.metadata.uid == target.uid) else { return Ok(()) };
         let mark = Condition {
             message: message.to_owned(),
             ..conditions::true_condition(DISRUPTION_TARGET, PodView::RELEASED_BY_SCHEDULER)
         };
         let body = conditions::patch(&pod.metadata, &pod.status.conditions, &[mark], now);
-        match write_conditions(client, &status_path::<PodView>(&member.pod), &body).await {
-            // Its kubelet wrote as well.
+        match write_conditions(client, &status_path::<PodView>(&target.pod), &body).await {
+            // Its kubelet wrote at the same time.
             Err(error) if is_conflict(&error) && attempts < MAX_CONFLICTS => attempts += 1,
             Err(error) if is_not_found(&error) => return Ok(()),
             outcome => break outcome?,
         }
     }
-    let options = json!({"preconditions": {"uid": member.uid}});
-    match request::delete(client, &PodView::RESOURCE.object_path(&member.pod), &options).await {
+    let options = json!({"preconditions": {"uid": target.uid}});
+    match request::delete(client, &PodView::RESOURCE.object_path(&target.pod), &options).await {
         Err(error) if is_not_found(&error) => Ok(()),
         outcome => outcome.map(drop),
     }
@@ -322,7 +322,7 @@ fn status_path<V: View>(key: &ObjectKey) -> String {
 mod tests {
     use super::*;
 
-    /// Nobody answers.
+    /// A client whose requests never end.
     fn unresponsive_client() -> Client {
         let never = |_: http::Request<kube::client::Body>| {
             std::future::pending::<Result<http::Response<http_body_util::Full<bytes::Bytes>>, std::convert::Infallible>>(
@@ -341,20 +341,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_urgent_waits_for_a_crowd_of_binds_but_not_for_ever() {
+    async fn congestion_delays_conditions_for_a_limited_time() {
         let mut writes =
             WriteQueue::new(unresponsive_client(), WriteLimits { binds: 8, group_conditions: 16, pod_conditions: 4 });
         let start = Timestamp::UNIX_EPOCH;
-        let mut look = |binds: std::ops::Range<usize>, now: Timestamp| {
+        let mut observe = |binds: std::ops::Range<usize>, now: Timestamp| {
             writes.bind(placements(binds.start, binds.end), &Span::none());
             writes.update_congestion(now);
             let (groups, pods) = (writes.limits.group_conditions, writes.limits.pod_conditions);
             (writes.pace(now), writes.allowed(groups, now), writes.allowed(pods, now))
         };
-        assert_eq!(look(0..2, start), (Pace::Usual, 16, 4), "two binds of eight are no crowd");
-        assert_eq!(look(2..3, start), (Pace::Paused, 0, 0));
+        assert_eq!(observe(0..2, start), (Pace::Usual, 16, 4), "two binds of eight are no congestion");
+        assert_eq!(observe(2..3, start), (Pace::Paused, 0, 0));
         let soon = start + MAX_CONDITION_DELAY - Duration::from_millis(1);
-        assert_eq!(look(3..20, soon), (Pace::Paused, 0, 0));
-        assert_eq!(look(20..20, start + MAX_CONDITION_DELAY), (Pace::Slow, 2, 1));
+        assert_eq!(observe(3..20, soon), (Pace::Paused, 0, 0));
+        assert_eq!(observe(20..20, start + MAX_CONDITION_DELAY), (Pace::Slow, 2, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! What is refused right now, and why; and answers to whoever asks for more.
+//! The present refusals, and requests to the running scheduler.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,49 +7,49 @@ use api::views::PodView;
 use scheduler_core::{Core, QueuedUnit, Refusal, RemedyStatus, Unit, UnitExplanation};
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions that wait for the scheduler; whoever has one more waits until there is room.
+/// Pending requests. A further one waits until there is space in the channel.
 const MAX_PENDING_REQUESTS: usize = 16;
 
-/// The scheduler's standing refusals, for whoever wants to read them, and a way to ask it. Cloning shares them.
+/// The scheduler's present refusals, and a channel for requests to it. Clones share both.
 ///
-/// This is the only place where refusals are stored. The core does not keep them, conditions, Events, metrics and `/queue`
-/// read them here, and the status tracker remembers only what it last wrote to the server.
+/// This is the only place where refusals are stored. The core does not keep them. Conditions, Events, metrics and `/queue`
+/// read them here. The status tracker has only what was last written to the server.
 ///
-/// A unit is in here from the decision that refused it (or a rest of its pods) until one that places it, or until it
-/// is gone.
+/// A unit is in here from the decision that refused it (or some of its pods) until one that places it, or until it is
+/// deleted.
 #[derive(Clone, Debug, Default)]
 pub struct SchedulerHandle(Arc<HandleState>);
 
 #[derive(Debug, Default)]
 struct HandleState {
     refusals: Mutex<BTreeMap<Unit, Refusal>>,
-    /// To the scheduler that runs now, or ran last.
+    /// The channel to the scheduler that runs now, or ran last.
     requests: Mutex<Option<mpsc::Sender<SchedulerRequest>>>,
 }
 
-/// Nobody is there to answer.
+/// No scheduler runs in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoScheduler;
 
-/// A question, and where its answer goes.
+/// A request, and the channel for its response.
 #[derive(Debug)]
 pub(crate) enum SchedulerRequest {
-    Explain { unit: Unit, placed: Vec<Arc<PodView>>, answer: oneshot::Sender<Option<UnitExplanation>> },
-    Queue { answer: oneshot::Sender<Vec<QueuedUnit>> },
+    Explain { unit: Unit, placed: Vec<Arc<PodView>>, response: oneshot::Sender<Option<UnitExplanation>> },
+    Queue { response: oneshot::Sender<Vec<QueuedUnit>> },
 }
 
 impl SchedulerRequest {
-    /// Answers from the core as it is. Whoever does not wait any more misses nothing.
+    /// Responds from the present state of the core. The requester may have stopped waiting.
     pub(crate) fn respond(self, core: &mut Core) {
         match self {
-            SchedulerRequest::Explain { unit, placed, answer } => drop(answer.send(core.explain(&unit, &placed))),
-            SchedulerRequest::Queue { answer } => drop(answer.send(core.queue())),
+            SchedulerRequest::Explain { unit, placed, response } => drop(response.send(core.explain(&unit, &placed))),
+            SchedulerRequest::Queue { response } => drop(response.send(core.queue())),
         }
     }
 }
 
 impl SchedulerHandle {
-    /// Every unit that is refused now, in order.
+    /// Every unit that is refused now, in key order.
     pub fn refusals(&self) -> BTreeMap<Unit, Refusal> {
         self.lock().clone()
     }
@@ -64,45 +64,45 @@ impl SchedulerHandle {
         self.lock().contains_key(unit)
     }
 
-    /// All that the scheduler can say about `unit`, ways out included; none if it does not know it. `placed` are those of
-    /// its pods that have a node.
+    /// The explanation of `unit`, with remedies; `None` if the scheduler does not know it. `placed`: those of its pods that
+    /// have a node.
     pub async fn explain(&self, unit: Unit, placed: Vec<Arc<PodView>>) -> Result<Option<UnitExplanation>, NoScheduler> {
-        self.request(|answer| SchedulerRequest::Explain { unit, placed, answer }).await
+        self.request(|response| SchedulerRequest::Explain { unit, placed, response }).await
     }
 
-    /// Every unit that has something to be decided, in the order of their turns.
+    /// Every unit with a pending decision, in queue order.
     pub async fn queue(&self) -> Result<Vec<QueuedUnit>, NoScheduler> {
-        self.request(|answer| SchedulerRequest::Queue { answer }).await
+        self.request(|response| SchedulerRequest::Queue { response }).await
     }
 
     async fn request<T>(
         &self,
-        question: impl FnOnce(oneshot::Sender<T>) -> SchedulerRequest,
+        new_request: impl FnOnce(oneshot::Sender<T>) -> SchedulerRequest,
     ) -> Result<T, NoScheduler> {
-        let asking = self.0.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(NoScheduler)?;
-        let (answer, answered) = oneshot::channel();
-        asking.send(question(answer)).await.map_err(|_| NoScheduler)?;
-        answered.await.map_err(|_| NoScheduler)
+        let requests = self.0.requests.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(NoScheduler)?;
+        let (sender, response) = oneshot::channel();
+        requests.send(new_request(sender)).await.map_err(|_| NoScheduler)?;
+        response.await.map_err(|_| NoScheduler)
     }
 
-    /// Where the questions come from now on: a scheduler takes the place of the one before.
+    /// The receiver of all further requests. A new scheduler replaces the one before.
     pub(crate) fn open_requests(&self) -> mpsc::Receiver<SchedulerRequest> {
-        let (asking, questions) = mpsc::channel(MAX_PENDING_REQUESTS);
-        *self.0.requests.lock().unwrap_or_else(PoisonError::into_inner) = Some(asking);
-        questions
+        let (sender, receiver) = mpsc::channel(MAX_PENDING_REQUESTS);
+        *self.0.requests.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        receiver
     }
 
     pub(crate) fn set_refusal(&self, unit: Unit, refusal: Refusal) {
         self.lock().insert(unit, refusal);
     }
 
-    /// Puts a refusal right, with ways out; false if the unit is not refused any more.
-    pub(crate) fn update_refusal(&self, unit: &Unit, renewed: Option<Refusal>) -> bool {
-        let mut refused = self.lock();
-        let Some(refusal) = refused.get_mut(unit) else { return false };
-        match renewed {
-            Some(renewed) => *refusal = renewed,
-            // It finds a place by now, and is to be decided.
+    /// Replaces a refusal by one with remedies. False if the unit is no longer refused.
+    pub(crate) fn update_refusal(&self, unit: &Unit, updated: Option<Refusal>) -> bool {
+        let mut refusals = self.lock();
+        let Some(refusal) = refusals.get_mut(unit) else { return false };
+        match updated {
+            Some(updated) => *refusal = updated,
+            // It fits by now; a decision is pending.
             None => refusal.remedies = RemedyStatus::Found(Arc::default()),
         }
         true

@@ -1,30 +1,29 @@
-//! The shell around `scheduler-core`: views in; bindings, conditions and events out.
+//! The shell around `scheduler-core`: views in; bindings, conditions and Events out.
 //!
 //! In: caches of pods, nodes and PodGroups; a client, a clock, a recorder.
-//! Out: binds, the conditions `PodGroupInitiallyScheduled`, `Degraded` and `PodScheduled`, events, releases of gangs that
-//! were left half bound and of pods that were bound beyond what their node has, and [`Answers`]: what is refused right
-//! now, and why.
-//! Promises: binds go before all other writes. A PodGroup is called scheduled only once its `minCount` pods are bound.
-//! A condition is written when what it says changes, not each time it is found true again.
-//! Never: decides where a pod goes; spawns a task (one thread for the core, when asked for).
+//! Out: binds, the conditions `PodGroupInitiallyScheduled`, `Degraded` and `PodScheduled`, Events, releases of half-bound
+//! gangs and of pods bound beyond their node's capacity, and [`SchedulerHandle`]: the present refusals and the query API.
+//! Promises: binds go before all other writes. A PodGroup is reported as scheduled only once `minCount` pods are bound.
+//! A condition is written when its content changes, not each time it is found true again.
+//! Never: decides where a pod goes; spawns a task (one thread for the core, if configured).
 
-pub mod run; // the loop: take in, decide, carry out, wait; read this first
-mod decide; // the seam to the core: in place, or on a thread of its own
+pub mod run; // the loop: observe, decide, execute, wait; read this first
+mod decide; // calls the core: in place, or on its own thread
 mod execute; // binds and other writes, each kind with its own limit
-mod bind; // one bind, until the server has said what became of it
-mod bind_monitor; // how long binds have been under way
+mod bind; // one bind, until the server has reported its result
+mod bind_monitor; // how long binds have been in flight
 mod decision_span; // the tracing span of a decision
-mod attempts; // binds under way, as they are counted
-mod announce; // conditions and events for what is bound and what is refused
-mod status_tracker; // what the shell knows about each group: how many are bound, what was last said
-pub mod publish; // when a refusal or a success is worth a write (pure)
+mod attempts; // binds in flight, for the metrics
+mod announce; // conditions and Events of bound and refused units
+mod status_tracker; // per group: bound pods, and what was last published
+pub mod publish; // when a refusal or a success is written (pure)
 pub mod degraded; // whether a gang still has its minCount (pure)
-pub mod conditions; // the documents of those writes (pure)
-pub mod handle; // what is refused right now, and answers to whoever asks
+pub mod conditions; // the bodies of those writes (pure)
+pub mod handle; // the present refusals, and requests to the running scheduler
 pub mod query; // the query API: /queue and /explain
-pub mod metrics; // what is counted
-pub mod configuration; // kube-scheduler's file, read as it is (pure)
-mod builder; // all of it for whoever brings filters of their own
+pub mod metrics; // Prometheus metrics
+pub mod configuration; // KubeSchedulerConfiguration, kube-scheduler's file (pure)
+mod builder; // a whole scheduler with custom filters and scores
 
 pub use bind_monitor::BindMonitor;
 pub use builder::Builder;

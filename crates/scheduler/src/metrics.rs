@@ -1,6 +1,6 @@
-//! What the scheduler counts. Names are upstream's where upstream has the metric.
+//! Prometheus metrics of the scheduler. Names are upstream's where upstream has the metric.
 
-mod unschedulable; // pods that wait, by the plugins that refuse them
+mod unschedulable; // pending pods, by the plugins that refuse them
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use scheduler_core::{Core, Decision, DecisionAction, ReleaseReason, SubQueue, Un
 use self::unschedulable::UnschedulableCollector;
 use crate::handle::SchedulerHandle;
 
-/// Beyond so many attempts pods are not told apart.
+/// The label `attempts` has one value for this number and all larger ones.
 const MAX_ATTEMPTS_LABEL: u32 = 15;
 
-/// The counters of the schedulers of a process. Clones count into the same.
+/// The metrics of the schedulers of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pod_attempts: Family<AttemptLabels, Counter>,
@@ -50,7 +50,7 @@ struct AttemptLabels {
     profile: String,
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptResult {
     Scheduled,
@@ -101,18 +101,18 @@ struct ReleaseReasonLabel {
     reason: &'static str,
 }
 
-/// One attempt to place a pod, as it is told when it has ended.
+/// A finished attempt to place a pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodAttempt<'a> {
     pub(crate) profile: &'a str,
     /// Attempts so far, this one included.
     pub(crate) tries: u32,
     pub(crate) took: Duration,
-    /// Since the pod was created.
+    /// Time since the pod was created.
     pub(crate) waited: Option<Duration>,
 }
 
-// Upstream: the finest is a millisecond; a decision here takes a thousandth of that.
+// Upstream: the smallest bucket is a millisecond; a decision here takes a thousandth of that.
 fn from_a_microsecond() -> Histogram {
     Histogram::new(exponential_buckets(1e-6, 2.0, 25))
 }
@@ -126,7 +126,7 @@ fn from_ten_milliseconds() -> Histogram {
 }
 
 impl Metrics {
-    /// Has `registry` tell what is counted.
+    /// Creates the metrics and registers them.
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {
             pod_attempts: Family::default(),
@@ -157,55 +157,53 @@ impl Metrics {
     fn register_counts(&self, registry: &mut Registry) {
         let help = "Attempts to place a pod, by result";
         registry.register("scheduler_schedule_attempts", help, self.pod_attempts.clone());
-        let help = "Decisions about PodGroups, by result; one that waits counts each time";
+        let help = "Decisions about PodGroups, by result; each refusal counts";
         registry.register("scheduler_podgroup_schedule_attempts", help, self.group_attempts.clone());
-        let help = "How many attempts it took to place a pod";
+        let help = "Attempts needed to place a pod";
         registry.register("scheduler_pod_scheduling_attempts", help, self.pod_tries.clone());
-        let help = "Pods without a node, by the part of the queue they are in";
+        let help = "Pending pods, by sub-queue";
         registry.register("scheduler_pending_pods", help, self.pending_pods.clone());
-        let help = "PodGroups and pods without one, by the part of the queue they are in";
+        let help = "PodGroups, and pods without one, by sub-queue";
         registry.register("scheduler_queued_entities", help, self.queued_units.clone());
-        let help = "Pods that came into a part of the queue, by what brought them there";
+        let help = "Pods added to a sub-queue, by event";
         registry.register("scheduler_queue_incoming_pods", help, self.incoming_pods.clone());
-        let help = "PodGroups, and pods without one, that came into a part of the queue, by what brought them there";
+        let help = "PodGroups, and pods without one, added to a sub-queue, by event";
         registry.register("scheduler_queue_incoming_entities", help, self.incoming_units.clone());
-        let help = "Nodes and pods that the scheduler keeps account of, and pods whose bind is under way";
+        let help = "Nodes and pods in the scheduler cache, and assumed pods";
         registry.register("scheduler_cache_size", help, self.cache_size.clone());
-        let help = "Binds that the server refused or that did not reach it";
+        let help = "Binds that failed";
         registry.register("phalanx_scheduler_failed_binds", help, self.failed_binds.clone());
-        let help =
-            "Pods taken off their nodes: because their gang never became whole, or because the node had too many";
+        let help = "Pods released from their nodes: because their gang was half bound, or their node over-committed";
         registry.register("phalanx_scheduler_released_pods", help, self.released_pods.clone());
-        let help =
-            "Units that waited for a change and were found to fit when they were explained; they are decided next";
+        let help = "Units that waited for a change and were found to fit during an explanation; they are decided next";
         registry.register("phalanx_scheduler_missed_wakeups", help, self.missed_wakeups.clone());
     }
 
     fn register_durations(&self, registry: &mut Registry) {
         let seconds = Measure::Seconds;
-        let help = "How long it takes to decide about a pod without a group";
+        let help = "Duration of a decision about a pod without a group";
         let name = "scheduler_scheduling_algorithm_duration";
         registry.register_with_unit(name, help, seconds.clone(), self.pod_decisions.clone());
-        let help = "How long it takes to decide about a PodGroup with all its pods";
+        let help = "Duration of a decision about a PodGroup with all its pods";
         let name = "scheduler_podgroup_scheduling_algorithm_duration";
         registry.register_with_unit(name, help, seconds.clone(), self.group_decisions.clone());
-        let help = "From the decision about a pod to the end of its bind, by result";
+        let help = "Time from the decision about a pod to the end of its bind, by result";
         let name = "scheduler_scheduling_attempt_duration";
         registry.register_with_unit(name, help, seconds.clone(), self.pod_attempt_durations.clone());
-        let help = "From the decision about a PodGroup to the end of its last bind, by result";
+        let help = "Time from the decision about a PodGroup to the end of its last bind, by result";
         let name = "scheduler_podgroup_scheduling_attempt_duration";
         registry.register_with_unit(name, help, seconds.clone(), self.group_attempt_durations.clone());
-        let help = "From the creation of a pod to its bind, by how many attempts it took";
+        let help = "Time from the creation of a pod to its bind, by number of attempts";
         let name = "scheduler_pod_scheduling_sli_duration";
         registry.register_with_unit(name, help, seconds, self.pod_waits.clone());
     }
 
-    /// Tells of the pods that `answers` refuses, from now on.
-    pub(crate) fn watch(&self, answers: &SchedulerHandle, pods: &Cache<PodView>) {
-        self.unschedulable.watch(answers, pods);
+    /// Counts the pods of the refusals in `handle`, from now on.
+    pub(crate) fn watch(&self, handle: &SchedulerHandle, pods: &Cache<PodView>) {
+        self.unschedulable.watch(handle, pods);
     }
 
-    /// A decision about pods of `profile` was made, in this time.
+    /// Records a decision about pods of `profile`, and its duration.
     pub(crate) fn decided(&self, decision: &Decision, profile: &str, took: Duration) {
         let refused = match &decision.action {
             DecisionAction::Bind(_) => None,
@@ -224,11 +222,11 @@ impl Metrics {
             Unit::Pod(_) => self.pod_decisions.observe(took),
             Unit::Group(_) => {
                 self.group_decisions.observe(took);
-                let ended = if refused.is_some() { AttemptResult::Unschedulable } else { AttemptResult::Scheduled };
-                self.group_attempts.get_or_create(&ended.labels(profile)).inc();
+                let result = if refused.is_some() { AttemptResult::Unschedulable } else { AttemptResult::Scheduled };
+                self.group_attempts.get_or_create(&result.labels(profile)).inc();
             }
         }
-        // Those that are placed have not ended yet: their binds begin now.
+        // The attempts of placed pods end with their binds.
         if let Some(pods) = refused {
             let attempt = AttemptResult::Unschedulable.labels(profile);
             self.pod_attempts.get_or_create(&attempt).inc_by(pods);
@@ -240,19 +238,19 @@ impl Metrics {
         }
     }
 
-    /// The core has made all decisions of a turn, and has explained what it was asked to.
+    /// Records the state of the core at the end of a turn.
     pub(crate) fn turn_ended(&self, core: &mut Core) {
-        for line in SubQueue::ALL {
-            let (standing, queue) = (core.sub_queue_counts(line), line.name());
-            set(&self.pending_pods.get_or_create(&QueueLabel { queue }), standing.pods);
-            for (r#type, count) in [("pod", standing.single_pods), ("podgroup", standing.groups)] {
+        for sub_queue in SubQueue::ALL {
+            let (counts, queue) = (core.sub_queue_counts(sub_queue), sub_queue.name());
+            set(&self.pending_pods.get_or_create(&QueueLabel { queue }), counts.pods);
+            for (r#type, count) in [("pod", counts.single_pods), ("podgroup", counts.groups)] {
                 set(&self.queued_units.get_or_create(&QueueTypeLabels { queue, r#type }), count);
             }
         }
-        for ((line, arrival), came) in core.take_incoming() {
-            let label = IncomingLabels { queue: line.name(), event: arrival.name() };
-            self.incoming_pods.get_or_create(&label).inc_by(came.pods);
-            self.incoming_units.get_or_create(&label).inc_by(came.units);
+        for ((sub_queue, event), incoming) in core.take_incoming() {
+            let label = IncomingLabels { queue: sub_queue.name(), event: event.name() };
+            self.incoming_pods.get_or_create(&label).inc_by(incoming.pods);
+            self.incoming_units.get_or_create(&label).inc_by(incoming.units);
         }
         for (r#type, count) in [("nodes", core.nodes_count()), ("pods", core.pods_count())] {
             set(&self.cache_size.get_or_create(&CacheTypeLabel { r#type }), count);
@@ -260,31 +258,31 @@ impl Metrics {
         self.missed_wakeups.inc_by(core.take_missed_wakeups());
     }
 
-    /// So many binds wait or are under way.
+    /// Records the number of pending and in-flight binds.
     pub(crate) fn binding(&self, pods: usize) {
         set(&self.cache_size.get_or_create(&CacheTypeLabel { r#type: "assumed_pods" }), pods);
     }
 
-    /// A bind has ended.
-    pub(crate) fn bind_ended(&self, ended: AttemptResult, attempt: PodAttempt<'_>) {
-        let label = ended.labels(attempt.profile);
+    /// Records the end of a bind.
+    pub(crate) fn bind_ended(&self, result: AttemptResult, attempt: PodAttempt<'_>) {
+        let label = result.labels(attempt.profile);
         self.pod_attempts.get_or_create(&label).inc();
         self.pod_attempt_durations.get_or_create(&label).observe(attempt.took.as_secs_f64());
-        if ended != AttemptResult::Scheduled {
+        if result != AttemptResult::Scheduled {
             self.failed_binds.inc();
             return;
         }
         self.pod_tries.observe(f64::from(attempt.tries));
         if let Some(waited) = attempt.waited {
-            let more = attempt.tries >= MAX_ATTEMPTS_LABEL;
-            let attempts = if more { format!("{MAX_ATTEMPTS_LABEL}+") } else { attempt.tries.to_string() };
+            let is_capped = attempt.tries >= MAX_ATTEMPTS_LABEL;
+            let attempts = if is_capped { format!("{MAX_ATTEMPTS_LABEL}+") } else { attempt.tries.to_string() };
             self.pod_waits.get_or_create(&AttemptsLabel { attempts }).observe(waited.as_secs_f64());
         }
     }
 
-    /// The last bind of a PodGroup has ended, this long after the decision.
-    pub(crate) fn group_bound(&self, ended: AttemptResult, profile: &str, took: Duration) {
-        self.group_attempt_durations.get_or_create(&ended.labels(profile)).observe(took.as_secs_f64());
+    /// Records the end of the last bind of a PodGroup, and the time since the decision.
+    pub(crate) fn group_bound(&self, result: AttemptResult, profile: &str, took: Duration) {
+        self.group_attempt_durations.get_or_create(&result.labels(profile)).observe(took.as_secs_f64());
     }
 }
 
@@ -293,7 +291,7 @@ fn set(gauge: &Gauge, count: usize) {
 }
 
 impl Default for Metrics {
-    /// Counts for nobody.
+    /// Metrics that are not exported.
     fn default() -> Metrics {
         Metrics::register(&mut Registry::default())
     }

@@ -1,4 +1,4 @@
-//! When a refusal or a success is worth a write. Pure: views and memories in, what to write out.
+//! When a refusal or a success is written. Pure: views and what was last published in, conditions out.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -9,41 +9,35 @@ use scheduler_core::{Reason, Refusal, RefusalCause, Unit};
 
 use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 
-/// A refusal in words.
+/// The messages of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalMessage {
-    /// What kind of obstacle it is.
+    /// The kind of obstacle.
     pub cause: RefusalCause,
-    /// The obstacle without numbers. On a busy cluster numbers change with every pod; only another obstacle is news.
+    /// The obstacle without numbers. On a busy cluster numbers change with every pod; only another obstacle is reported.
     pub obstacle: String,
-    /// For the group (or the single pod's event).
+    /// For the condition and Events of the group, or the Event of a single pod.
     pub message: String,
-    /// For each of its pods. That of a group's pod names the group, whose condition has the numbers.
+    /// For the condition of each pod. For a group member it names the group, whose condition has the numbers.
     pub pod_message: String,
-    /// The group lacks pods that it needs, so that it has a condition about this. Of pods beyond those it has none.
+    /// Whether the group lacks pods that it needs, so it has a condition about this; it has none about pods beyond those.
     pub is_on_group: bool,
 }
 
 impl RefusalMessage {
-    /// What `refusal` says.
+    /// The messages of `refusal`.
     pub fn of(refusal: &Refusal) -> RefusalMessage {
         let obstacle = obstacle(refusal);
         let pod_message = match &refusal.unit {
             Unit::Group(group) => format!("waiting for PodGroup {group}: {obstacle}"),
             Unit::Pod(_) => refusal.pod_message(),
         };
-        let is_told_by_group = matches!(refusal.unit, Unit::Group(_)) && !refusal.is_about_extra_pods();
-        RefusalMessage {
-            cause: refusal.cause.clone(),
-            message: refusal.message(),
-            obstacle,
-            pod_message,
-            is_on_group: is_told_by_group,
-        }
+        let is_on_group = matches!(refusal.unit, Unit::Group(_)) && !refusal.is_about_extra_pods();
+        RefusalMessage { cause: refusal.cause.clone(), message: refusal.message(), obstacle, pod_message, is_on_group }
     }
 
-    /// Whether the unit could not be placed on any nodes yet, because what it consists of is not there. Its pods are not
-    /// unschedulable, and nothing that adds nodes should take them for it.
+    /// Whether the unit lacks pods or objects, so that no node would help. Its pods are not marked unschedulable, because
+    /// an autoscaler would add nodes for them.
     ///
     /// Upstream: such pods stay outside of the queue and have no condition.
     pub fn is_incomplete(&self) -> bool {
@@ -51,7 +45,7 @@ impl RefusalMessage {
     }
 }
 
-/// What stands in the way of `refusal`'s unit: the kinds of reasons, and not how many nodes have each.
+/// The obstacle of a refusal: kinds of reasons without the numbers of nodes.
 fn obstacle(refusal: &Refusal) -> String {
     match (&refusal.cause, &refusal.unit) {
         (RefusalCause::DoesNotFit, _) if refusal.nodes_count == 0 => "there are no nodes".to_owned(),
@@ -61,13 +55,13 @@ fn obstacle(refusal: &Refusal) -> String {
                 Some(domain) => (&domain.reasons, format!(" in one {}", short_key(&domain.key))),
                 None => (&refusal.reasons, String::new()),
             };
-            // One reason alone: which others there are changes with every pod. Nodes that came farthest lack least, and
-            // what they lack is what is short; nodes of another kind are refused before, and mostly are more.
+            // One reason only, because the others change with every pod. It is that of the nodes that passed most filters:
+            // what these lack is what is short. Nodes of another kind fail earlier, and are mostly more.
             let last = reasons.0.iter().max_by_key(|(reason, count)| (filter_stage(reason), **count, Reverse(*reason)));
             match last.map(|(reason, _)| reason.strip_prefix("Insufficient ").ok_or(reason)) {
                 Some(Ok(resource)) => format!("not enough {resource}{place}"),
-                Some(Err(reason)) => format!("no room{place}: {}", reason.replacen("node(s)", "nodes", 1)),
-                None => format!("no room{place}"),
+                Some(Err(reason)) => format!("no node fits{place}: {}", reason.replacen("node(s)", "nodes", 1)),
+                None => format!("no node fits{place}"),
             }
         }
         (RefusalCause::Incomplete, _) => "fewer pods exist than it needs".to_owned(),
@@ -76,7 +70,7 @@ fn obstacle(refusal: &Refusal) -> String {
     }
 }
 
-/// How far a node came that was refused for this: filters look at it in this order, as in kube-scheduler.
+/// How many filters a node passed that was refused for this reason. The order of filters is that of kube-scheduler.
 fn filter_stage(reason: &str) -> usize {
     let order = [
         "TopologyPlacementGenerator",
@@ -89,7 +83,7 @@ fn filter_stage(reason: &str) -> usize {
         "Reservation",
         "NodeResourcesFit",
     ];
-    // Filters of one's own come last, too.
+    // Custom filters come last, too.
     let plugin = Reason::plugin_of(reason).unwrap_or("NodeResourcesFit");
     order.iter().position(|known| *known == plugin).unwrap_or(0)
 }
@@ -99,52 +93,53 @@ fn short_key(key: &str) -> &str {
     key.rsplit_once('/').map_or(key, |(_, name)| name)
 }
 
-/// What was last said about a refused unit.
+/// What was last published about a refused unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedRefusal {
-    /// Those words.
-    pub words: RefusalMessage,
+    /// Its messages.
+    pub message: RefusalMessage,
     /// When.
     pub at: Timestamp,
 }
 
-/// What to do about words that may be worth saying.
+/// When a message is published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublishTime {
-    /// They have been said.
+    /// It has been published.
     Never,
-    /// Say them now.
+    /// Publish it now.
     Now,
-    /// Too much has been said lately; look again then.
+    /// The last one was too recent; look again at this time.
     At(Timestamp),
 }
 
-/// Whether `words` say more than other numbers: another cause or obstacle than was last said.
-pub fn is_new_cause(words: &RefusalMessage, said: Option<&PublishedRefusal>) -> bool {
-    said.is_none_or(|said| (&said.words.cause, &said.words.obstacle) != (&words.cause, &words.obstacle))
+/// Whether `message` differs from the published one in more than numbers: in cause or obstacle.
+pub fn is_new_cause(message: &RefusalMessage, published: Option<&PublishedRefusal>) -> bool {
+    let Some(PublishedRefusal { message: published, .. }) = published else { return true };
+    (&published.cause, &published.obstacle) != (&message.cause, &message.obstacle)
 }
 
-/// Whether `words` are to be said now. News at once; a mere change of numbers at most once per `pause`, because on a busy
+/// When `message` is published. A new cause at once; a mere change of numbers at most once per `pause`, because on a busy
 /// cluster they change with every pod.
 pub fn publish_time(
-    words: &RefusalMessage,
-    said: Option<&PublishedRefusal>,
+    message: &RefusalMessage,
+    published: Option<&PublishedRefusal>,
     now: Timestamp,
     pause: Duration,
 ) -> PublishTime {
-    let Some(said) = said else { return PublishTime::Now };
-    if said.words == *words {
+    let Some(published) = published else { return PublishTime::Now };
+    if published.message == *message {
         return PublishTime::Never;
     }
-    let again = said.at + pause;
-    if is_new_cause(words, Some(said)) || now >= again { PublishTime::Now } else { PublishTime::At(again) }
+    let next = published.at + pause;
+    if is_new_cause(message, Some(published)) || now >= next { PublishTime::Now } else { PublishTime::At(next) }
 }
 
-/// The condition `group` should carry, if it does not yet, given how many of its pods are bound, those that succeeded
-/// included, why it is refused, and what the server said to the last bind that it did not take.
+/// The condition `PodGroupInitiallyScheduled` that `group` should have, if it does not have it yet. `bound` includes pods
+/// that succeeded; `bind_error` is the server's response to the last bind that failed.
 ///
 /// Upstream: sets True when it hands the pods to binding, so a group whose binds then fail is called scheduled. We
-/// wait for the binds. Like upstream it never goes back to False.
+/// wait for the binds. Like upstream, the condition never goes back to False.
 pub fn condition_for(
     group: &PodGroupView,
     bound: usize,
@@ -152,15 +147,15 @@ pub fn condition_for(
     refused: Option<&RefusalMessage>,
     bind_error: Option<&str>,
 ) -> Option<Condition> {
-    let held = &group.status.conditions;
-    if Condition::is_true(held, INITIALLY_SCHEDULED) {
+    let current = &group.status.conditions;
+    if Condition::is_true(current, INITIALLY_SCHEDULED) {
         return None;
     }
     // A Basic group has no number to reach; its first pod shows that it can be scheduled.
     let needed = group.quorum(succeeded).unwrap_or(1);
     let wanted = if bound >= needed {
-        // Upstream: no message. Here it stays true whatever becomes of the group: how many there are now is told by
-        // `Degraded`, where they become too few.
+        // Upstream: no message. The text stays true whatever happens to the group later. `Degraded` has the present number
+        // of pods when they become too few.
         let message = match (group.min_count().is_some(), needed) {
             (false, _) => "its first pod was bound".to_owned(),
             (true, 1) => "the 1 pod it needs was bound".to_owned(),
@@ -172,7 +167,7 @@ pub fn condition_for(
     } else {
         conditions::false_condition(INITIALLY_SCHEDULED, SCHEDULER_ERROR, bind_error?)
     };
-    (!conditions::is_current(held, &wanted)).then_some(wanted)
+    (!conditions::is_current(current, &wanted)).then_some(wanted)
 }
 
 #[cfg(test)]
@@ -186,7 +181,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn words(message: &str, obstacle: &str) -> RefusalMessage {
+    fn refusal_message(message: &str, obstacle: &str) -> RefusalMessage {
         let (obstacle, message) = (obstacle.to_owned(), message.to_owned());
         RefusalMessage {
             cause: RefusalCause::DoesNotFit,
@@ -198,44 +193,62 @@ mod tests {
     }
 
     #[test]
-    fn news_is_said_at_once_and_numbers_after_a_pause() {
+    fn a_new_cause_is_published_at_once_and_numbers_after_a_pause() {
         let pause = Duration::from_secs(10);
-        let said = PublishedRefusal { words: words("3 of 4 fit", "not enough cpu"), at: at(100) };
-        for (case, new, said, now, want) in [
-            ("first words", words("3 of 4 fit", "not enough cpu"), None, 100, PublishTime::Now),
-            ("the same words", words("3 of 4 fit", "not enough cpu"), Some(&said), 500, PublishTime::Never),
+        let published = PublishedRefusal { message: refusal_message("3 of 4 fit", "not enough cpu"), at: at(100) };
+        for (case, message, published, now, want) in [
+            ("first message", refusal_message("3 of 4 fit", "not enough cpu"), None, 100, PublishTime::Now),
+            (
+                "the same message",
+                refusal_message("3 of 4 fit", "not enough cpu"),
+                Some(&published),
+                500,
+                PublishTime::Never,
+            ),
             (
                 "other numbers soon after",
-                words("2 of 4 fit", "not enough cpu"),
-                Some(&said),
+                refusal_message("2 of 4 fit", "not enough cpu"),
+                Some(&published),
                 104,
                 PublishTime::At(at(110)),
             ),
-            ("other numbers later", words("2 of 4 fit", "not enough cpu"), Some(&said), 110, PublishTime::Now),
-            ("another obstacle", words("3 of 4 fit", "not enough memory"), Some(&said), 101, PublishTime::Now),
+            (
+                "other numbers later",
+                refusal_message("2 of 4 fit", "not enough cpu"),
+                Some(&published),
+                110,
+                PublishTime::Now,
+            ),
+            (
+                "another obstacle",
+                refusal_message("3 of 4 fit", "not enough memory"),
+                Some(&published),
+                101,
+                PublishTime::Now,
+            ),
             (
                 "another cause",
-                RefusalMessage { cause: RefusalCause::Incomplete, ..said.words.clone() },
-                Some(&said),
+                RefusalMessage { cause: RefusalCause::Incomplete, ..published.message.clone() },
+                Some(&published),
                 101,
                 PublishTime::Now,
             ),
         ] {
-            assert_eq!(publish_time(&new, said, at(now), pause), want, "{case}");
+            assert_eq!(publish_time(&message, published, at(now), pause), want, "{case}");
         }
     }
 
     #[test]
-    fn the_obstacle_is_what_the_nodes_lack_that_came_farthest() {
+    fn the_obstacle_is_that_of_the_nodes_that_passed_most_filters() {
         let selector = "node(s) didn't match Pod's node affinity/selector";
         let (taint, gpu) = ("node(s) had untolerated taint(s)", "Insufficient nvidia.com/gpu");
         for (reasons, want) in [
             (vec![(selector, 90), (gpu, 10)], "not enough nvidia.com/gpu"),
-            (vec![(taint, 90), (selector, 10)], "no room: nodes didn't match Pod's node affinity/selector"),
+            (vec![(taint, 90), (selector, 10)], "no node fits: nodes didn't match Pod's node affinity/selector"),
             (vec![("Insufficient cpu", 8), (gpu, 10), (taint, 100)], "not enough nvidia.com/gpu"),
             (vec![("node(s) were reserved for ns/g", 9), (gpu, 1)], "not enough nvidia.com/gpu"),
-            (vec![("node(s) were reserved for ns/g", 1), (taint, 9)], "no room: nodes were reserved for ns/g"),
-            (vec![("node(s) were on fire", 11), (gpu, 10)], "no room: nodes were on fire"),
+            (vec![("node(s) were reserved for ns/g", 1), (taint, 9)], "no node fits: nodes were reserved for ns/g"),
+            (vec![("node(s) were on fire", 11), (gpu, 10)], "no node fits: nodes were on fire"),
         ] {
             let reasons = Histogram(reasons.into_iter().map(|(text, count)| (text.to_owned(), count)).collect());
             let refusal = Refusal {
@@ -269,9 +282,9 @@ mod tests {
             )
         };
         let nothing = r#""status":{}"#.to_owned();
-        let refused = words("no room", "not enough cpu");
+        let refused = refusal_message("no room", "not enough cpu");
         for (case, spec, status, bound, refused, want) in [
-            ("not judged yet", gang, &nothing, 0, None, ""),
+            ("not decided yet", gang, &nothing, 0, None, ""),
             ("refused", gang, &nothing, 0, Some(&refused), "False Unschedulable no room"),
             ("refused as before", gang, &has("False", "Unschedulable", "no room"), 0, Some(&refused), ""),
             ("binds still in flight", gang, &nothing, 2, None, ""),
@@ -299,11 +312,11 @@ mod tests {
             let group = PodGroupView::decode(format!("{{{spec},{status}}}").as_bytes()).unwrap();
             let text = |c: Condition| format!("{} {} {}", c.status, c.reason, c.message);
             assert_eq!(condition_for(&group, bound, 0, refused, None).map(text).unwrap_or_default(), want, "{case}");
-            // A bind that the server did not take is only told where nothing else is.
+            // The error of a failed bind is reported only without another condition.
             let with_error = condition_for(&group, bound, 0, refused, Some("pod a: full"));
-            let is_silent = want.is_empty() && refused.is_none();
-            let want = if is_silent { "False SchedulerError pod a: full" } else { want };
-            assert_eq!(with_error.map(text).unwrap_or_default(), want, "{case}, and a bind was not taken");
+            let has_none = want.is_empty() && refused.is_none();
+            let want = if has_none { "False SchedulerError pod a: full" } else { want };
+            assert_eq!(with_error.map(text).unwrap_or_default(), want, "{case}, and a bind failed");
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::handle::{SchedulerHandle, SchedulerRequest};
 use crate::metrics::{AttemptResult, Metrics};
 use crate::status_tracker::{ReminderSubject, StatusTracker};
 
-/// How long a failed condition waits for another attempt.
+/// Delay before a failed write of a condition is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How the scheduler runs.
@@ -31,24 +31,24 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub struct Config {
     /// Settings of the core.
     pub core: scheduler_core::Config,
-    /// Whether pods are placed with the group they name. Where the server has no groups, each pod is placed alone.
+    /// Whether pods are placed with the group they name. On a server without PodGroups each pod is placed alone.
     pub by_groups: bool,
     /// Where the core runs.
     pub core_mode: CoreMode,
-    /// Binds in flight.
+    /// Limit of binds in flight.
     pub max_binds_in_flight: usize,
-    /// Writes of PodGroup conditions in flight.
+    /// Limit of PodGroup condition writes in flight.
     pub max_group_conditions_in_flight: usize,
-    /// Writes of pod conditions in flight.
+    /// Limit of pod condition writes in flight.
     pub max_pod_conditions_in_flight: usize,
-    /// Decisions before the loop lets binds proceed and looks at changes again.
+    /// Decisions before the loop lets binds proceed and observes changes again.
     pub max_decisions_per_turn: usize,
-    /// The least time between two refusals of one unit that differ only in numbers.
+    /// Minimum time between two published refusals of one unit that differ only in numbers.
     pub refusal_pause: Duration,
 }
 
 impl Config {
-    /// The name under which Events are reported that are about no pod of a known scheduler: that of the first profile.
+    /// The reporting name of Events without a pod of a known scheduler: that of the first profile.
     pub fn name(&self) -> &str {
         self.core.profiles.first().map_or("default-scheduler", |profile| profile.scheduler_name.as_str())
     }
@@ -69,10 +69,10 @@ impl Default for Config {
     }
 }
 
-/// What the scheduler is given.
+/// The dependencies of the scheduler.
 #[derive(Clone)]
 pub struct SchedulerContext {
-    /// Writes go through this.
+    /// For all writes.
     pub client: Client,
     /// Pods, indexed by group.
     pub pods: Cache<PodView>,
@@ -80,27 +80,27 @@ pub struct SchedulerContext {
     pub nodes: Cache<NodeView>,
     /// PodGroups.
     pub pod_groups: Cache<PodGroupView>,
-    /// CompositePodGroups, which groups may belong to.
+    /// CompositePodGroups, the parents of PodGroups.
     pub composite_pod_groups: Cache<CompositePodGroupView>,
-    /// The time.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// Takes events.
+    /// For Events.
     pub recorder: Recorder,
     /// Settings.
     pub config: Config,
-    /// Where refusals are shown.
+    /// Gets the refusals and receives requests.
     pub handle: SchedulerHandle,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// Is told how long binds have been under way.
+    /// Learns how long binds have been in flight.
     pub monitor: BindMonitor,
 }
 
-/// Places pods for ever.
+/// Places pods. Never returns.
 pub async fn run(context: SchedulerContext) {
-    // Refusals of a scheduler before this one are not ours to uphold.
+    // Refusals of an earlier scheduler do not hold any more.
     context.handle.clear();
-    // A core that knows half the nodes would refuse what fits.
+    // A core that knows half of the nodes would refuse units that fit.
     context.nodes.wait_for_sync().await;
     context.pod_groups.wait_for_sync().await;
     context.pods.wait_for_sync().await;
@@ -118,9 +118,9 @@ fn without_group(pod: Arc<PodView>) -> Arc<PodView> {
     if pod.group_name().is_none() {
         return pod;
     }
-    let mut alone = (*pod).clone();
-    alone.spec.scheduling_group = None;
-    Arc::new(alone)
+    let mut ungrouped = (*pod).clone();
+    ungrouped.spec.scheduling_group = None;
+    Arc::new(ungrouped)
 }
 
 /// The scheduler around its core.
@@ -153,11 +153,11 @@ impl Shell {
             clock,
             recorder,
             config,
-            handle: answers,
+            handle,
             metrics,
             monitor,
         } = context;
-        metrics.watch(&answers, &pods);
+        metrics.watch(&handle, &pods);
         let names = config.core.profiles.iter().map(|profile| profile.scheduler_name.clone());
         let recorders = names.map(|name| (name.clone(), recorder.reporting_as(&name))).collect();
         let limits = WriteLimits {
@@ -170,7 +170,7 @@ impl Shell {
             pod_groups: pod_groups.subscribe(),
             composite_pod_groups: composite_pod_groups.subscribe(),
             pods: pods.subscribe(),
-            requests: answers.open_requests(),
+            requests: handle.open_requests(),
             core: CoreDriver::new(&config, clock.clone(), metrics.clone()),
             writes: WriteQueue::new(client, limits),
             attempts: BindAttempts::default(),
@@ -181,7 +181,7 @@ impl Shell {
                 pod_groups,
                 recorders,
                 recorder,
-                handle: answers,
+                handle,
                 pause: config.refusal_pause,
                 ignores_terms: config.core.unsupported_terms == UnsupportedTerms::Ignore,
             },
@@ -192,11 +192,11 @@ impl Shell {
         }
     }
 
-    /// Tells the core everything that changed: nodes and groups first, so that pods find them.
+    /// Passes all changes to the core: nodes and groups first, because pods refer to them.
     fn observe_changes(&mut self) {
         self.spans.revision = self.announcer.pods.revision();
-        while let Ok(asked) = self.requests.try_recv() {
-            self.core.request(asked);
+        while let Ok(request) = self.requests.try_recv() {
+            self.core.request(request);
         }
         while let Some(runtime::CacheChange { old, new }) = self.nodes.try_next() {
             self.core.observe(ClusterChange::Node { old, new });
@@ -224,42 +224,42 @@ impl Shell {
         }
         while let Some(change) = self.pods.try_next() {
             if self.status_tracker.note_pod(&change) {
-                // Also a member may have been refused alone.
+                // A group member may have been refused alone, too.
                 self.withdraw(&Unit::Pod(change.latest().metadata.key()));
             }
-            let seen = |pod: Option<Arc<PodView>>| if self.by_groups { pod } else { pod.map(without_group) };
-            self.core.observe(ClusterChange::Pod { old: seen(change.old), new: seen(change.new) });
+            let grouped = |pod: Option<Arc<PodView>>| if self.by_groups { pod } else { pod.map(without_group) };
+            self.core.observe(ClusterChange::Pod { old: grouped(change.old), new: grouped(change.new) });
         }
     }
 
-    /// Makes a bounded number of decisions. Writes in flight go on while the core is at it.
+    /// Makes a bounded number of decisions. Writes in flight proceed while the core decides.
     async fn decide(&mut self) {
-        let mut ended = Vec::new();
+        let mut finished = Vec::new();
         let decisions = {
             let mut turn = pin!(self.core.run_turn());
             loop {
                 tokio::select! { biased;
                     decisions = &mut turn => break decisions,
-                    done = self.writes.next() => ended.push(done),
+                    done = self.writes.next() => finished.push(done),
                 }
             }
         };
-        // First, because what is said about a group depends on who counts.
+        // First, because the conditions of a group depend on which pods count.
         self.core.take_new_runs().into_iter().for_each(|run| self.status_tracker.begin_run(run));
-        decisions.into_iter().for_each(|decided| self.execute(decided));
+        decisions.into_iter().for_each(|record| self.execute(record));
         for (unit, refusal) in self.core.take_remedies() {
             if self.announcer.handle.update_refusal(&unit, refusal) {
                 self.status_tracker.dirty.insert(unit);
             }
         }
-        ended.into_iter().for_each(|done| self.finish_write(done));
+        finished.into_iter().for_each(|done| self.finish_write(done));
     }
 
     fn execute(&mut self, DecisionRecord { decision, profile, tries }: DecisionRecord) {
         let span = self.spans.next(&decision, tries);
         let _entered = span.enter();
-        let Decision { unit, action: verdict, unplaced, .. } = decision;
-        let refused = match verdict {
+        let Decision { unit, action, unplaced, .. } = decision;
+        let refused = match action {
             DecisionAction::Bind(placements) => {
                 tracing::debug!("binding {} pods", placements.len());
                 let attempt = BindAttempt { unit: unit.clone(), profile, tries, began: self.clock.now() };
@@ -306,26 +306,26 @@ impl Shell {
         self.announcer.publish_pods(&mut self.status_tracker, &mut self.writes, now);
     }
 
-    /// Returns when there is something to do: a write ended, something changed, or the time has come.
+    /// Returns when a write has finished, something has changed, or a time is due.
     async fn wait(&mut self) {
         if self.core.has_work() {
-            // Others on this thread (the server, the caches) get their turn; decisions go on right after.
+            // Lets other tasks on this thread run (the server, the caches); decisions continue right after.
             tokio::task::yield_now().await;
         } else {
             let sleep = sleep_for(self.due_in());
-            let ended = tokio::select! { biased;
+            let finished = tokio::select! { biased;
                 done = self.writes.next() => Some(done),
                 () = self.nodes.wait_until_ready() => None,
                 () = self.pod_groups.wait_until_ready() => None,
                 () = self.composite_pod_groups.wait_until_ready() => None,
                 () = self.pods.wait_until_ready() => None,
-                Some(asked) = self.requests.recv() => {
-                    self.core.request(asked);
+                Some(request) = self.requests.recv() => {
+                    self.core.request(request);
                     None
                 }
                 () = sleep => None,
             };
-            if let Some(done) = ended {
+            if let Some(done) = finished {
                 self.finish_write(done);
             }
         }
@@ -353,8 +353,8 @@ impl Shell {
 
     fn finish_bind(&mut self, placement: Placement, outcome: Result<(), kube::Error>) {
         let created = self.announcer.pods.get(&placement.pod).and_then(|pod| pod.metadata.creation_timestamp);
-        let ended = if outcome.is_ok() { AttemptResult::Scheduled } else { AttemptResult::Error };
-        self.attempts.end(&placement.pod, ended, created, self.clock.now(), &self.metrics);
+        let result = if outcome.is_ok() { AttemptResult::Scheduled } else { AttemptResult::Error };
+        self.attempts.end(&placement.pod, result, created, self.clock.now(), &self.metrics);
         self.metrics.binding(self.attempts.len());
         self.announcer.bind_ended(&placement, outcome.as_ref().err(), &mut self.status_tracker);
         let Placement { pod, uid, .. } = placement;
@@ -366,25 +366,25 @@ impl Shell {
 
     fn due_in(&self) -> Option<Duration> {
         let now = self.clock.now();
-        let agenda = self.status_tracker.next_at().map(|at| duration_until(at, now));
-        [agenda, self.core.due_in()].into_iter().flatten().min()
+        let reminder = self.status_tracker.next_at().map(|at| duration_until(at, now));
+        [reminder, self.core.due_in()].into_iter().flatten().min()
     }
 }
 
-/// How long after `now` that is; nothing if it is before.
+/// The time from `now` until `at`; zero if `at` has passed.
 pub(crate) fn duration_until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
 }
 
 async fn sleep_for(delay: Option<Duration>) {
     match delay {
-        // Never zero: time must pass between two looks at something that is due and yet not done.
+        // Never zero: time must pass before something is tried again that is due and not done.
         Some(delay) => tokio::time::sleep(delay.max(Duration::from_millis(1))).await,
         None => std::future::pending().await,
     }
 }
 
-/// A condition whose object is gone needs no other attempt; everything else may go better with a newer view.
+/// Whether a failed write of a condition is retried: not if the object is gone. Other errors may end with a newer view.
 fn worth_retrying(kind: &str, key: &ObjectKey, error: &kube::Error) -> bool {
     tracing::debug!("{kind} {key}: condition not written: {}", failure::message(error));
     !is_not_found(error)

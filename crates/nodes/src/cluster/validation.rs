@@ -1,4 +1,4 @@
-//! What is wrong with a cluster file.
+//! Validation of a cluster file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::{API_VERSION, Cluster, HOSTNAME, KIND, NodeSet, SIMULATED_LABEL, Topology};
 
-/// As large as Kubernetes clusters get, with room above.
+/// Well above the largest Kubernetes clusters.
 const MAX_NODES: usize = 100_000;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// The document without its sets, which are read one by one so that an error can say which.
+/// The document. Its sets are decoded one by one, so that an error has the path of its set.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClusterFile {
@@ -45,14 +45,14 @@ pub(super) fn read(document: &Value) -> Result<Cluster, ErrorList> {
             Err(error) => errors.push(unreadable(&path, &error)),
         }
     }
-    // The nodes are counted and named only when every set could be read.
+    // Counts and names are checked only if every set is valid.
     if errors.is_empty() {
         validate_cluster(&cluster, &mut errors);
     }
     if errors.is_empty() { Ok(cluster) } else { Err(errors) }
 }
 
-/// A document that does not have the form of a cluster file; the text of `error` names the field.
+/// The error of a document that cannot be decoded; the text of `error` names the field.
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
     Error { kind: ErrorKind::TypeInvalid, path: path.clone(), value: None, detail: error.to_string() }
 }
@@ -61,7 +61,7 @@ fn validate_set(set: &NodeSet, path: &Path, errors: &mut ErrorList) {
     if set.count == 0 {
         errors.push(Error::invalid(&path.child("count"), 0, "must be at least 1"));
     }
-    // The number behind it makes any prefix that could begin a name a name.
+    // With a number behind it, every valid prefix is a valid name.
     for detail in names::dns_subdomain(&format!("{}0", set.name_prefix)) {
         errors.push(Error::invalid(&path.child("namePrefix"), set.name_prefix.as_str(), detail));
     }
@@ -72,7 +72,7 @@ fn validate_set(set: &NodeSet, path: &Path, errors: &mut ErrorList) {
     errors.extend(validate_labels(&set.labels, &labels));
     for key in [HOSTNAME, SIMULATED_LABEL] {
         if set.labels.contains_key(key) {
-            errors.push(Error::forbidden(&labels.key(key), "is set by the node itself"));
+            errors.push(Error::forbidden(&labels.key(key), "set by the simulated node"));
         }
     }
     for (index, taint) in set.taints.iter().enumerate() {
@@ -96,7 +96,7 @@ fn validate_amount(name: &str, amount: &str, path: &Path, errors: &mut ErrorList
         Ok(quantity) if quantity.is_negative() => {
             errors.push(Error::invalid(&path.key(name), amount, "must be greater than or equal to 0"));
         }
-        // Only cpu may be had in parts.
+        // Only cpu may be fractional.
         Ok(quantity) if name != "cpu" && !quantity.is_whole() => {
             errors.push(Error::invalid(&path.key(name), amount, "must be an integer"));
         }
@@ -110,7 +110,7 @@ fn validate_topology(topology: &[Topology], labels: &BTreeMap<String, String>, p
     for (index, level) in topology.iter().enumerate() {
         let path = path.index(index);
         let bad_key = names::qualified_name(&level.key);
-        // A bad key makes bad values; once is enough.
+        // A bad key makes bad values; one error is enough.
         let bad_value = if bad_key.is_empty() { names::label_value(&level.value(MAX_NODES)) } else { Vec::new() };
         for detail in bad_key {
             errors.push(Error::invalid(&path.child("key"), level.key.as_str(), detail));
@@ -135,8 +135,8 @@ fn validate_cluster(cluster: &Cluster, errors: &mut ErrorList) {
         0 => errors.push(Error::required(&path, "a cluster has at least one node")),
         1..=MAX_NODES => {
             let mut names = BTreeSet::new();
-            let twice = cluster.placed().map(|(_, name)| name).find(|name| !names.insert(name.clone()));
-            errors.extend(twice.map(|name| Error::duplicate(&path, name)));
+            let duplicate = cluster.named_nodes().map(|(_, name)| name).find(|name| !names.insert(name.clone()));
+            errors.extend(duplicate.map(|name| Error::duplicate(&path, name)));
         }
         _ => errors.push(Error::too_many(&path, count, MAX_NODES)),
     }

@@ -193,7 +193,7 @@ fn the_file_of_kube_scheduler_is_taken_whole_and_in_a_section() {
     let plane = in_section.plane(Gates::default(), Cluster::default());
     assert_eq!(plane.scheduler.core.profiles[0].scheduler_name, "packing");
     let problems = parse(&whole.replace("ImageLocality", "Mine").replace("packing", "[]")).unwrap_err();
-    let want = ["c.yaml:4: profiles[0].schedulerName: Invalid value: []: must be a text"];
+    let want = ["c.yaml:4: profiles[0].schedulerName: Invalid value: []: must be a string"];
     assert!(problems.len() == 2 && problems[0] == want[0], "{problems:#?}");
     let problems = parse(&format!("{HEAD}scheduler:\n  configuration:\n{section}    extenders: [{{}}]\n")).unwrap_err();
     assert!(problems[0].starts_with("c.yaml:10: scheduler.configuration.extenders: Forbidden: "), "{problems:#?}");

@@ -40,9 +40,9 @@ impl Arguments {
                     let detail = match PluginLookup::of(other) {
                         PluginLookup::Supported(_) => format!("plugin {other} takes no arguments"),
                         PluginLookup::Unsupported => {
-                            format!("plugin {other} is not there yet, so its arguments would have no effect")
+                            format!("plugin {other} is not supported, so its arguments would have no effect")
                         }
-                        PluginLookup::Unknown => format!("no plugin is called {other}"),
+                        PluginLookup::Unknown => format!("there is no plugin {other}"),
                     };
                     entry.error(Error::forbidden(&path, detail));
                 }
@@ -56,9 +56,9 @@ impl Arguments {
 fn with_args(entry: &mut FieldReader<'_>, kind: &str, read: impl FnOnce(&mut FieldReader<'_>)) {
     let Some(mut args) = entry.object("args") else { return };
     for (field, wanted) in [("apiVersion", super::API_VERSION), ("kind", kind)] {
-        if let Some(said) = args.text(field).filter(|said| said != wanted) {
+        if let Some(value) = args.text(field).filter(|value| value != wanted) {
             let path = args.path(field);
-            args.error(Error::not_supported(&path, said, &[wanted]));
+            args.error(Error::not_supported(&path, value, &[wanted]));
         }
     }
     read(&mut args);
@@ -117,7 +117,7 @@ fn balance(args: &mut FieldReader<'_>) -> BalanceArgs {
     BalanceArgs { resources: resources.into_iter().map(|(name, _)| name).collect() }
 }
 
-/// `resources: [{name, weight}]`; a weight that is not given is 1.
+/// `resources: [{name, weight}]`; the default weight is 1.
 fn weighted_resources(args: &mut FieldReader<'_>) -> Vec<(String, i64)> {
     let (path, items) = (args.path("resources"), args.list("resources"));
     let (mut resources, mut seen) = (Vec::new(), BTreeSet::new());
@@ -136,7 +136,7 @@ fn weighted_resources(args: &mut FieldReader<'_>) -> Vec<(String, i64)> {
     resources
 }
 
-/// `shape: [{utilization, score}]`, rising.
+/// `shape: [{utilization, score}]`, with increasing utilization.
 fn shape(ratio: &mut FieldReader<'_>) -> Vec<(i64, i64)> {
     let (path, items) = (ratio.path("shape"), ratio.list("shape"));
     if items.is_empty() {
@@ -149,7 +149,7 @@ fn shape(ratio: &mut FieldReader<'_>) -> Vec<(i64, i64)> {
         let score = point.number("score", 0..=10).unwrap_or(0);
         if line.last().is_some_and(|(before, _)| *before >= utilization) {
             let path = point.path("utilization");
-            point.error(Error::invalid(&path, utilization, "must be larger than that of the point before"));
+            point.error(Error::invalid(&path, utilization, "must be larger than that of the previous point"));
         }
         line.push((utilization, score));
         point.reject_unknown();
@@ -163,7 +163,7 @@ fn affinity(args: &mut FieldReader<'_>) -> NodeAffinityArgs {
     match serde_json::from_value(value.clone()) {
         Ok(added) => NodeAffinityArgs { added_affinity: Some(added) },
         Err(error) => {
-            args.error(Error::invalid(&path, value.clone(), format!("is no node affinity: {error}")));
+            args.error(Error::invalid(&path, value.clone(), format!("must be a node affinity: {error}")));
             NodeAffinityArgs::default()
         }
     }

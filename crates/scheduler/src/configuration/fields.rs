@@ -1,4 +1,4 @@
-//! One object of the file: read field by field; what nobody asked for is unknown.
+//! Reads one object of the file field by field. A field that is not read is unknown.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::field::{Error, ErrorList, Path};
 use serde_json::{Map, Value};
 
-/// The fields of one object, at its place in the file.
+/// The fields of one object, with its path in the file.
 pub(super) struct FieldReader<'a> {
     map: &'a Map<String, Value>,
     path: Path,
@@ -16,7 +16,7 @@ pub(super) struct FieldReader<'a> {
 }
 
 impl<'a> FieldReader<'a> {
-    /// `None`, after a word about it, if the value is no object.
+    /// `None`, with an error, if the value is not an object.
     pub(super) fn of<'b>(value: &'b Value, path: &Path, errors: &'b mut ErrorList) -> Option<FieldReader<'b>> {
         match value.as_object() {
             Some(map) => Some(FieldReader { map, path: path.clone(), known_fields: BTreeSet::new(), errors }),
@@ -27,7 +27,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// Where a field stands.
+    /// The path of a field.
     pub(super) fn path(&self, field: &str) -> Path {
         self.path.child(field)
     }
@@ -40,7 +40,7 @@ impl<'a> FieldReader<'a> {
         self.errors
     }
 
-    /// The value of a field; `None` where there is none, or nothing in it.
+    /// The value of a field; `None` if it is absent or null.
     pub(super) fn value(&mut self, field: &'static str) -> Option<&'a Value> {
         self.known_fields.insert(field);
         self.map.get(field).filter(|value| !value.is_null())
@@ -61,7 +61,7 @@ impl<'a> FieldReader<'a> {
     }
 
     pub(super) fn text(&mut self, field: &'static str) -> Option<String> {
-        self.read(field, "must be a text", |value| value.as_str().map(str::to_owned))
+        self.read(field, "must be a string", |value| value.as_str().map(str::to_owned))
     }
 
     pub(super) fn flag(&mut self, field: &'static str) -> Option<bool> {
@@ -80,19 +80,19 @@ impl<'a> FieldReader<'a> {
         self.read(field, "must be a number", Value::as_f64)
     }
 
-    pub(super) fn duration(&mut self, field: &'static str, least: Duration) -> Option<Duration> {
-        let wanted = format!("must be a duration from {least:?} to 87600h, such as 15s");
-        self.read(field, &wanted, |value| api::clock::parse_duration_setting_at_least(least, value.as_str()?))
+    pub(super) fn duration(&mut self, field: &'static str, min: Duration) -> Option<Duration> {
+        let wanted = format!("must be a duration from {min:?} to 87600h, such as 15s");
+        self.read(field, &wanted, |value| api::clock::parse_duration_setting_at_least(min, value.as_str()?))
     }
 
     pub(super) fn texts(&mut self, field: &'static str) -> Vec<String> {
-        let texts = self.read(field, "must be a list of texts", |value| {
+        let texts = self.read(field, "must be a list of strings", |value| {
             value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
         });
         texts.unwrap_or_default()
     }
 
-    /// The items of a list; none where there is no list.
+    /// The items of a list; empty without a list.
     pub(super) fn list(&mut self, field: &'static str) -> &'a [Value] {
         let Some(value) = self.value(field) else { return &[] };
         value.as_array().map_or_else(
@@ -111,7 +111,7 @@ impl<'a> FieldReader<'a> {
         FieldReader::of(value, &self.path.child(field), self.errors)
     }
 
-    /// Says of every field that was not asked for that it is unknown.
+    /// Reports every field that was not read as unknown.
     pub(super) fn reject_unknown(self) {
         let known: Vec<_> = self.known_fields.iter().copied().collect();
         for field in self.map.keys().filter(|field| !self.known_fields.contains(field.as_str())) {

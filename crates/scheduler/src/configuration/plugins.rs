@@ -1,8 +1,8 @@
 //! Which plugins a profile has, and their weights: `profiles[].plugins`.
 //!
-//! Plugins are switched by point (filter, score, preEnqueue) or at all their points at once (multiPoint). What a point
-//! says of a plugin wins over multiPoint. What a plugin prepares at preFilter and preScore is part of its filter and score
-//! here; these points may be switched, too, as long as no filter or score is left without what it needs.
+//! Plugins are enabled and disabled at one extension point (filter, score, preEnqueue) or at all of them (multiPoint). An
+//! extension point overrides multiPoint. Here preFilter and preScore are part of a plugin's filter and score; these points
+//! may be configured, too, as long as no filter or score loses what it needs.
 
 use api::field::Error;
 use scheduler_core::Profile;
@@ -11,18 +11,18 @@ use scheduler_core::profile::{FilterPlugin, ScorePlugin};
 use super::args::Arguments;
 use super::fields::FieldReader;
 
-/// A plugin that there is.
+/// A supported plugin.
 #[derive(Debug)]
 pub(super) struct PluginInfo {
     name: &'static str,
     filters: bool,
-    /// The weight of its score where nobody says otherwise.
+    /// Default weight of its score; `None`: it has no score.
     weight: Option<i64>,
-    /// Whether it holds pods back before they are considered.
+    /// Whether it keeps pods out of the queue.
     gates: bool,
-    /// Whether its filter needs what kube-scheduler has it prepare at preFilter.
+    /// Whether its filter needs its preFilter.
     pre_filters: bool,
-    /// Whether its score needs what kube-scheduler has it prepare at preScore.
+    /// Whether its score needs its preScore.
     pre_scores: bool,
 }
 
@@ -30,7 +30,7 @@ const fn plugin(name: &'static str, filters: bool, weight: Option<i64>) -> Plugi
     PluginInfo { name, filters, weight, gates: false, pre_filters: false, pre_scores: false }
 }
 
-/// In the order in which kube-scheduler asks them.
+/// In the order of kube-scheduler.
 const SUPPORTED_PLUGINS: [PluginInfo; 11] = [
     PluginInfo { gates: true, ..plugin("SchedulingGates", false, None) },
     plugin("PrioritySort", false, None),
@@ -45,7 +45,7 @@ const SUPPORTED_PLUGINS: [PluginInfo; 11] = [
     plugin("DefaultBinder", false, None),
 ];
 
-/// Plugins of kube-scheduler that are not there yet, or whose work is done elsewhere.
+/// Plugins of kube-scheduler that are not supported yet, or whose work is done elsewhere.
 const UNSUPPORTED_PLUGINS: [&str; 13] = [
     "VolumeRestrictions",
     "NodeVolumeLimits",
@@ -62,7 +62,7 @@ const UNSUPPORTED_PLUGINS: [&str; 13] = [
     "DeferredPodScheduling",
 ];
 
-/// What is known of a plugin's name.
+/// Result of a lookup by name.
 pub(super) enum PluginLookup {
     Supported(&'static PluginInfo),
     Unsupported,
@@ -79,7 +79,7 @@ impl PluginLookup {
     }
 }
 
-/// What one point (or multiPoint) says.
+/// The configuration of one extension point, or of multiPoint.
 #[derive(Debug, Default)]
 struct PluginSet {
     enabled: Vec<(&'static PluginInfo, Option<i64>)>,
@@ -91,19 +91,19 @@ impl PluginSet {
         self.disabled.iter().any(|disabled| disabled == "*" || disabled == name)
     }
 
-    /// With which weight a plugin is enabled, if it is.
+    /// The weight with which a plugin is enabled, if it is.
     fn enables(&self, name: &str) -> Option<Option<i64>> {
         self.enabled.iter().find(|(plugin, _)| plugin.name == name).map(|(_, weight)| *weight)
     }
 
-    /// Whether a plugin is on at this point.
+    /// Whether a plugin is enabled at this point.
     fn has(&self, multi: &PluginSet, name: &str) -> bool {
         let everywhere = multi.enables(name).is_some() || !multi.disables(name);
         self.enables(name).is_some() || (everywhere && !self.disables(name))
     }
 }
 
-/// The profile with the plugins that are on.
+/// The profile with the enabled plugins.
 pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, args: &Arguments) -> Profile {
     let (mut multi, mut filter, mut score, mut gate) =
         (PluginSet::default(), PluginSet::default(), PluginSet::default(), PluginSet::default());
@@ -122,8 +122,8 @@ pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, arg
             {
                 if needed && before.disables(plugin.name) && before.enables(plugin.name).is_none() {
                     let (path, name) = (points.path(point), plugin.name);
-                    let why = format!("{name} is off here and on at {after}, which needs it; switch both or neither");
-                    points.error(Error::forbidden(&path, why));
+                    let message = format!("{name} is disabled here and enabled at {after}, which needs it");
+                    points.error(Error::forbidden(&path, message));
                 }
             }
         }
@@ -131,11 +131,11 @@ pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, arg
         points.reject_unknown();
     }
     let on = |point: &PluginSet, plugin: &PluginInfo| point.has(&multi, plugin.name);
-    // Upstream: a plugin whose filter alone is off may go on to narrow the nodes from preFilter. Here it is off.
+    // Upstream: a plugin whose filter alone is disabled may still exclude nodes at preFilter. Here it is disabled.
     let filters = SUPPORTED_PLUGINS.iter().filter(|plugin| plugin.filters && on(&filter, plugin));
-    // A weight that is not given is 1, even where another is the default of a plugin that nobody names.
+    // An enabled plugin without a weight has weight 1, also if its default is another.
     let weight = |plugin: &PluginInfo, default: i64| match score.enables(plugin.name).or(multi.enables(plugin.name)) {
-        Some(said) => said.unwrap_or(1),
+        Some(weight) => weight.unwrap_or(1),
         None => default,
     };
     let scores = SUPPORTED_PLUGINS.iter().filter_map(|plugin| Some((plugin, plugin.weight?)));
@@ -150,7 +150,7 @@ pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, arg
     }
 }
 
-/// Reads what a point says. Plugins that are not there may be disabled, but not enabled.
+/// Reads the configuration of one point. Unsupported plugins may be disabled, but not enabled.
 fn read_plugin_set(points: &mut FieldReader<'_>, point: &'static str, fits: impl Fn(&PluginInfo) -> bool) -> PluginSet {
     let mut read = PluginSet::default();
     let Some(mut set) = points.object(point) else { return read };
@@ -163,14 +163,14 @@ fn read_plugin_set(points: &mut FieldReader<'_>, point: &'static str, fits: impl
             let path = entry.path("name");
             match PluginLookup::of(&name) {
                 PluginLookup::Supported(plugin) if on && !fits(plugin) => {
-                    entry.error(Error::invalid(&path, name, format!("has nothing to do at {point}")));
+                    entry.error(Error::invalid(&path, name, format!("does not implement {point}")));
                 }
                 PluginLookup::Supported(plugin) if on => match read.enables(plugin.name) {
                     Some(_) => entry.error(Error::duplicate(&path, name)),
                     None => read.enabled.push((plugin, weight)),
                 },
                 PluginLookup::Unsupported if on => {
-                    entry.error(Error::forbidden(&path, format!("plugin {name} is not there yet; leave it out")));
+                    entry.error(Error::forbidden(&path, format!("plugin {name} is not supported; remove it")));
                 }
                 PluginLookup::Supported(_) | PluginLookup::Unsupported => read.disabled.push(name),
                 PluginLookup::Unknown if !on && name == "*" => read.disabled.push(name),
@@ -185,9 +185,9 @@ fn read_plugin_set(points: &mut FieldReader<'_>, point: &'static str, fits: impl
     read
 }
 
-/// Points at which nothing can be switched, because what is done there offers no choice.
+/// Extension points that are not configurable.
 fn refuse_other_points(points: &mut FieldReader<'_>) {
-    const NO_CHOICE: &str = "offers no choice here; leave it out";
+    const NO_CHOICE: &str = "not configurable; remove it";
     for point in [
         "queueSort",
         "postFilter",
@@ -205,7 +205,7 @@ fn refuse_other_points(points: &mut FieldReader<'_>) {
         if !set.list("enabled").is_empty() {
             set.error(Error::forbidden(&path, NO_CHOICE));
         }
-        // Whoever disables what is not there gets what they want.
+        // Unsupported plugins are disabled anyway.
         let (path, items) = (set.path("disabled"), set.list("disabled"));
         for (at, item) in items.iter().enumerate() {
             let name = item.get("name").and_then(|name| name.as_str()).unwrap_or_default();

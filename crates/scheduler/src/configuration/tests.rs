@@ -1,4 +1,4 @@
-//! What the file may say, and what it is told.
+//! Valid files and their profiles; invalid files and their errors.
 
 #![allow(clippy::unwrap_used)]
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn profile(body: Value) -> Profile {
     read(json!({"profiles": [body]})).unwrap().profiles.remove(0)
 }
 
-/// Filters and weighted scores, as words.
+/// Filters and weighted scores, as text.
 fn plugins(body: Value) -> String {
     let profile = profile(json!({"plugins": body}));
     let filters: Vec<_> = profile.filters.iter().map(FilterPlugin::name).collect();
@@ -41,14 +41,14 @@ fn an_empty_file_is_the_default_profile() {
 }
 
 #[test]
-fn plugins_are_switched_by_point_or_everywhere() {
+fn plugins_are_configured_at_one_point_or_at_all() {
     let all = "NodeName NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit";
     let weights =
         "TaintToleration 3, NodeAffinity 2, NodeResourcesFit 1, NodeResourcesBalancedAllocation 1, ImageLocality 1";
     for (case, body, want) in [
-        ("nothing said", json!({}), format!("{all} | {weights} | gates true")),
+        ("empty", json!({}), format!("{all} | {weights} | gates true")),
         (
-            "a score less",
+            "one score disabled",
             json!({"score": {"disabled": [{"name": "ImageLocality"}, {"name": "PodTopologySpread"}]}}),
             format!("{all} | {} | gates true", weights.replace(", ImageLocality 1", "")),
         ),
@@ -63,12 +63,12 @@ fn plugins_are_switched_by_point_or_everywhere() {
             format!("{all} | NodeResourcesFit 1 | gates true"),
         ),
         (
-            "nothing but one plugin",
+            "one plugin only",
             json!({"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": "TaintToleration"}]}}),
             "TaintToleration | TaintToleration 1 | gates false".to_owned(),
         ),
         (
-            "on at one point, off everywhere",
+            "enabled at one point, disabled at all",
             json!({"multiPoint": {"disabled": [{"name": "NodeAffinity"}]}, "filter": {"enabled": [{"name": "NodeAffinity"}]}}),
             format!("{all} | {} | gates true", weights.replace("NodeAffinity 2, ", "")),
         ),
@@ -78,7 +78,7 @@ fn plugins_are_switched_by_point_or_everywhere() {
             format!("{all} | {weights} | gates false"),
         ),
         (
-            "preemption off, which it is",
+            "preemption disabled, which is not supported anyway",
             json!({"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}),
             format!("{all} | {weights} | gates true"),
         ),
@@ -112,7 +112,7 @@ fn arguments_reach_filter_and_score() {
 }
 
 #[test]
-fn several_profiles_have_names_of_their_own() {
+fn several_profiles_have_different_names() {
     let read = |names: Value| read(json!({"profiles": names}));
     let both = read(json!([{"schedulerName": "a"}, {"schedulerName": "b"}])).unwrap().profiles;
     assert_eq!(both.iter().map(|profile| profile.scheduler_name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
@@ -120,24 +120,24 @@ fn several_profiles_have_names_of_their_own() {
     assert_eq!(
         errors,
         [
-            "profiles[1].schedulerName: Required value: needed where there are several profiles",
+            "profiles[1].schedulerName: Required value: required with several profiles",
             "profiles[2].schedulerName: Duplicate value: \"a\"",
         ]
     );
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_its_path() {
+fn unsupported_fields_and_values_are_rejected_with_their_path() {
     for (body, want) in [
         (json!({"kind": "Pod"}), "kind: Unsupported value: \"Pod\": supported values: \"KubeSchedulerConfiguration\""),
         (json!({"profils": []}), "profils: Forbidden: unknown field; known here are apiVersion, clientConnection"),
         (
             json!({"extenders": [{"urlPrefix": "http://x"}]}),
-            "extenders: Forbidden: extenders are not called; write a filter",
+            "extenders: Forbidden: extenders are not supported; write a filter",
         ),
         (
             json!({"profiles": [{"plugins": {"score": {"enabled": [{"name": "PodTopologySpread", "weight": 2}]}}}]}),
-            "profiles[0].plugins.score.enabled[0].name: Forbidden: plugin PodTopologySpread is not there yet",
+            "profiles[0].plugins.score.enabled[0].name: Forbidden: plugin PodTopologySpread is not supported",
         ),
         (
             json!({"profiles": [{"plugins": {"filter": {"enabled": [{"name": "Mine"}]}}}]}),
@@ -145,15 +145,15 @@ fn what_is_not_there_is_refused_by_its_path() {
         ),
         (
             json!({"profiles": [{"plugins": {"filter": {"enabled": [{"name": "ImageLocality"}]}}}]}),
-            "profiles[0].plugins.filter.enabled[0].name: Invalid value: \"ImageLocality\": has nothing to do at filter",
+            "profiles[0].plugins.filter.enabled[0].name: Invalid value: \"ImageLocality\": does not implement filter",
         ),
         (
             json!({"profiles": [{"plugins": {"preFilter": {"disabled": [{"name": "NodeAffinity"}]}}}]}),
-            "profiles[0].plugins.preFilter: Forbidden: NodeAffinity is off here and on at filter, which needs it",
+            "profiles[0].plugins.preFilter: Forbidden: NodeAffinity is disabled here and enabled at filter, which needs it",
         ),
         (
             json!({"profiles": [{"pluginConfig": [{"name": "InterPodAffinity", "args": {}}]}]}),
-            "profiles[0].pluginConfig[0].name: Forbidden: plugin InterPodAffinity is not there yet",
+            "profiles[0].pluginConfig[0].name: Forbidden: plugin InterPodAffinity is not supported",
         ),
         (
             json!({"profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "Best"}}}]}]}),
@@ -199,26 +199,26 @@ fn what_is_not_there_is_refused_by_its_path() {
     }
 }
 
-// Kubernetes' suite for scores switches preScore beside score, as its documentation does; such files were refused.
+// Kubernetes' suite for scores configures preScore together with score; such files were rejected.
 #[test]
-fn what_is_prepared_for_a_score_is_switched_with_it() {
-    let only = |name: &str, prepared: Value| {
+fn pre_score_is_configured_together_with_score() {
+    let only = |name: &str, pre_score: Value| {
         let score = json!({"disabled": [{"name": "*"}], "enabled": [{"name": name, "weight": 1}]});
-        read(json!({"profiles": [{"plugins": {"score": score, "preScore": prepared}}]}))
+        read(json!({"profiles": [{"plugins": {"score": score, "preScore": pre_score}}]}))
     };
     let all_but = |name: &str| json!({"disabled": [{"name": "*"}], "enabled": [{"name": name}]});
     let profile = &only("NodeAffinity", all_but("NodeAffinity")).unwrap().profiles[0];
     assert!(matches!(profile.scores[..], [(ScorePlugin::NodeAffinity(_), 1)]), "{:?}", profile.scores);
-    // Nothing is prepared for this one.
+    // This plugin has no preScore.
     assert_eq!(only("ImageLocality", json!({"disabled": [{"name": "*"}]})).unwrap().profiles[0].scores.len(), 1);
     let errors = only("TaintToleration", all_but("NodeAffinity")).unwrap_err();
-    let want = "profiles[0].plugins.preScore: Forbidden: TaintToleration is off here and on at score, which needs it; switch both or neither";
+    let want = "profiles[0].plugins.preScore: Forbidden: TaintToleration is disabled here and enabled at score, which needs it";
     assert_eq!(errors, [want]);
 }
 
 #[test]
-fn what_changes_nothing_is_named() {
-    let said = json!({
+fn fields_without_effect_are_listed() {
+    let body = json!({
         "parallelism": 16, "percentageOfNodesToScore": 50, "enableProfiling": null,
         "clientConnection": {"qps": 50.0, "burst": 100, "kubeconfig": "k"},
         "profiles": [{"percentageOfNodesToScore": 10}],
@@ -230,6 +230,6 @@ fn what_changes_nothing_is_named() {
         "clientConnection.burst",
         "profiles[].percentageOfNodesToScore",
     ];
-    assert_eq!(read(said).unwrap().ignored_fields, without_effect);
+    assert_eq!(read(body).unwrap().ignored_fields, without_effect);
     assert!(read(json!({"podMaxBackoffSeconds": 5})).unwrap().ignored_fields.is_empty());
 }

@@ -1,4 +1,4 @@
-//! The core on a thread of its own: one turn in, what was made of it out.
+//! The core on its own thread: one turn in, its output back.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,39 +8,39 @@ use tokio::sync::oneshot;
 
 use super::{TurnInput, TurnOutput};
 
-/// A thread that takes turns. It ends when this is dropped, which waits for the turn under way.
+/// A thread that runs turns. Dropping this waits for the present turn and ends the thread.
 pub(super) struct CoreThread {
-    /// Both are there until the end.
+    /// `Some` until drop, like `thread`.
     turns: Option<Sender<TurnRequest>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A turn, and who waits for what is made of it.
+/// A turn, and the channel for its output.
 type TurnRequest = (TurnInput, oneshot::Sender<TurnOutput>);
 
 impl CoreThread {
-    /// Starts the thread on which `take` is called.
-    pub(super) fn start(take: impl FnMut(TurnInput) -> TurnOutput + Send + 'static) -> CoreThread {
+    /// Starts the thread on which `run` is called.
+    pub(super) fn start(run: impl FnMut(TurnInput) -> TurnOutput + Send + 'static) -> CoreThread {
         let (turns, queue) = channel();
-        let thread = thread::Builder::new().name("scheduler-core".to_owned()).spawn(move || serve_turns(&queue, take));
-        let thread = thread.expect("the system has room for one more thread");
+        let thread = thread::Builder::new().name("scheduler-core".to_owned()).spawn(move || serve_turns(&queue, run));
+        let thread = thread.expect("the system can start one more thread");
         CoreThread { turns: Some(turns), thread: Some(thread) }
     }
 
-    /// Has the thread take `turn`. Panics with its panic.
+    /// Runs `turn` on the thread. Panics with its panic.
     pub(super) async fn run_turn(&mut self, turn: TurnInput) -> TurnOutput {
-        let (answer, answered) = oneshot::channel();
-        let turns = self.turns.as_ref().expect("turns are taken until the end");
-        // A turn that nobody takes is dropped with its answer, which is noticed below.
-        let _ = turns.send((turn, answer));
-        match answered.await {
-            Ok(made) => made,
-            Err(_) => self.end_with_its_panic(),
+        let (sender, output) = oneshot::channel();
+        let turns = self.turns.as_ref().expect("the channel exists until drop");
+        // If the thread has ended, the sender is dropped with the turn, and the receiver gets an error below.
+        let _ = turns.send((turn, sender));
+        match output.await {
+            Ok(output) => output,
+            Err(_) => self.resume_panic(),
         }
     }
 
-    /// The thread answers every turn, unless it is no more.
-    fn end_with_its_panic(&mut self) -> ! {
+    /// Continues the thread's panic here. Only a panic leaves a turn without output.
+    fn resume_panic(&mut self) -> ! {
         let ended = self.thread.take().expect("a thread panics once").join();
         resume_unwind(ended.expect_err("only a panic ends the thread before its last turn"))
     }
@@ -57,9 +57,9 @@ impl Drop for CoreThread {
     }
 }
 
-fn serve_turns(queue: &Receiver<TurnRequest>, mut take: impl FnMut(TurnInput) -> TurnOutput) {
-    for (turn, answer) in queue {
-        // Whoever was stopped meanwhile needs no answer; the queue then ends as well.
-        let _ = answer.send(take(turn));
+fn serve_turns(queue: &Receiver<TurnRequest>, mut run: impl FnMut(TurnInput) -> TurnOutput) {
+    for (turn, output) in queue {
+        // If the scheduler was stopped meanwhile, the queue ends as well.
+        let _ = output.send(run(turn));
     }
 }

@@ -1,4 +1,4 @@
-//! Through the thread as in place: the same history brings the same decisions, turn by turn.
+//! The core on its thread and in place: the same history gives the same decisions, turn by turn.
 #![allow(clippy::unwrap_used)]
 
 use std::panic::AssertUnwindSafe;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Time that passes when it is told to.
+/// A clock that tests advance.
 struct ManualClock(Mutex<Timestamp>);
 
 impl Clock for ManualClock {
@@ -22,7 +22,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Two seats for one history.
+/// Both modes of the core, with the same inputs.
 struct CorePair {
     clock: Arc<ManualClock>,
     in_place: CoreDriver,
@@ -32,12 +32,12 @@ struct CorePair {
 impl CorePair {
     fn new() -> CorePair {
         let clock = Arc::new(ManualClock(Mutex::new(Timestamp::UNIX_EPOCH)));
-        let decide = |core_runs| {
-            // Turns that are too short for all there is to decide show that the rest follows.
-            let config = Config { core_mode: core_runs, max_decisions_per_turn: 3, ..Config::default() };
+        let driver = |core_mode| {
+            // Short turns show that the remaining decisions follow.
+            let config = Config { core_mode, max_decisions_per_turn: 3, ..Config::default() };
             CoreDriver::new(&config, clock.clone(), Metrics::default())
         };
-        let (in_place, on_thread) = (decide(CoreMode::InPlace), decide(CoreMode::OnThread));
+        let (in_place, on_thread) = (driver(CoreMode::InPlace), driver(CoreMode::OnThread));
         CorePair { clock, in_place, on_thread }
     }
 
@@ -51,11 +51,11 @@ impl CorePair {
         self.on_thread.settled(outcome);
     }
 
-    /// Takes turns until nothing is left to decide now.
+    /// Runs turns until no decision is left.
     async fn decisions(&mut self) -> Vec<DecisionRecord> {
         let mut all = Vec::new();
         loop {
-            let decisions = self.in_place.run_turn().now_or_never().expect("in place nothing is waited for");
+            let decisions = self.in_place.run_turn().now_or_never().expect("in place, a turn does not wait");
             let same = self.on_thread.run_turn().await;
             assert_eq!(format!("{decisions:?}"), format!("{same:?}"));
             assert_eq!(self.in_place.has_work(), self.on_thread.has_work());
@@ -73,8 +73,8 @@ fn metadata(name: &str) -> Value {
 }
 
 fn node(name: &str, cpu: u64) -> Arc<NodeView> {
-    let room = json!({"cpu": cpu.to_string(), "pods": "110"});
-    view(&json!({"metadata": {"name": name, "uid": name}, "status": {"allocatable": room, "capacity": room}}))
+    let resources = json!({"cpu": cpu.to_string(), "pods": "110"});
+    view(&json!({"metadata": {"name": name, "uid": name}, "status": {"allocatable": resources, "capacity": resources}}))
 }
 
 fn gang(name: &str, min_count: u64) -> Arc<PodGroupView> {
@@ -96,13 +96,13 @@ fn view<V: View>(document: &Value) -> Arc<V> {
     Arc::new(V::decode(document.to_string().as_bytes()).unwrap())
 }
 
-/// A drawn history: nodes, gangs and pods come, pods go, binds are taken, shown later, or refused.
+/// A random history: nodes, gangs and pods are created, pods are deleted, binds succeed, are observed later, or fail.
 struct RandomHistory {
     random: Random,
-    both: CorePair,
+    cores: CorePair,
     pods: Vec<Arc<PodView>>,
     binding: Vec<Placement>,
-    made: u64,
+    steps: u64,
     bound: usize,
     refused: usize,
 }
@@ -113,32 +113,32 @@ impl RandomHistory {
     }
 
     async fn step(&mut self) {
-        self.made += 1;
+        self.steps += 1;
         match self.random.below(8) {
             0 => {
-                let node = node(&format!("n{}", self.made), 1 + self.random.below(4));
-                self.both.observe(ClusterChange::Node { old: None, new: Some(node) });
+                let node = node(&format!("n{}", self.steps), 1 + self.random.below(4));
+                self.cores.observe(ClusterChange::Node { old: None, new: Some(node) });
             }
             1 => {
                 let gang = gang(&format!("g{}", self.random.below(6)), 1 + self.random.below(4));
-                self.both.observe(ClusterChange::PodGroup { old: None, new: Some(gang) });
+                self.cores.observe(ClusterChange::PodGroup { old: None, new: Some(gang) });
             }
             2..=4 => {
                 let group = format!("g{}", self.random.below(6));
-                let pod = pod(&format!("p{}", self.made), Some(&*group).filter(|_| !self.chance(3)), None);
+                let pod = pod(&format!("p{}", self.steps), Some(&*group).filter(|_| !self.chance(3)), None);
                 self.pods.push(pod.clone());
-                self.both.observe(ClusterChange::Pod { old: None, new: Some(pod) });
+                self.cores.observe(ClusterChange::Pod { old: None, new: Some(pod) });
             }
             5 if !self.pods.is_empty() => {
                 let at = self.random.below(self.pods.len() as u64) as usize;
                 let pod = self.pods.swap_remove(at);
-                self.both.observe(ClusterChange::Pod { old: Some(pod), new: None });
+                self.cores.observe(ClusterChange::Pod { old: Some(pod), new: None });
             }
             _ => self.settle_one(),
         }
-        *self.both.clock.0.lock().unwrap() += Duration::from_millis(self.random.below(700));
+        *self.cores.clock.0.lock().unwrap() += Duration::from_millis(self.random.below(700));
         if self.chance(2) {
-            for decision in self.both.decisions().await {
+            for decision in self.cores.decisions().await {
                 match decision.decision.action {
                     DecisionAction::Bind(placements) => self.binding.extend(placements),
                     DecisionAction::Wait(_) => self.refused += 1,
@@ -151,48 +151,48 @@ impl RandomHistory {
     fn settle_one(&mut self) {
         let Some(Placement { pod: key, uid, node }) = self.binding.pop() else { return };
         if self.chance(3) {
-            self.both.settled(BindOutcome::Failed { pod: key, uid });
+            self.cores.settled(BindOutcome::Failed { pod: key, uid });
             return;
         }
-        self.both.settled(BindOutcome::Bound { pod: key.clone(), uid });
+        self.cores.settled(BindOutcome::Bound { pod: key.clone(), uid });
         self.bound += 1;
         if let Some(old) = self.pods.iter_mut().find(|pod| pod.metadata.key() == key) {
             let new = pod(&key.name, old.group_name(), Some(&node));
             let old = std::mem::replace(old, new.clone());
-            self.both.observe(ClusterChange::Pod { old: Some(old), new: Some(new) });
+            self.cores.observe(ClusterChange::Pod { old: Some(old), new: Some(new) });
         }
     }
 }
 
 #[tokio::test]
-async fn the_same_history_brings_the_same_decisions_through_the_thread_as_in_place() {
+async fn the_same_history_gives_the_same_decisions_on_the_thread_and_in_place() {
     let (mut bound, mut refused) = (0, 0);
     for seed in 0..40 {
         println!("seed {seed}");
         let (pods, binding) = (Vec::new(), Vec::new());
-        let (random, both) = (Random::seeded(seed), CorePair::new());
-        let mut history = RandomHistory { random, both, pods, binding, made: 0, bound: 0, refused: 0 };
+        let (random, cores) = (Random::seeded(seed), CorePair::new());
+        let mut history = RandomHistory { random, cores, pods, binding, steps: 0, bound: 0, refused: 0 };
         for _ in 0..150 {
             history.step().await;
         }
         bound += history.bound;
         refused += history.refused;
     }
-    assert!(bound > 100 && refused > 100, "histories that decide nothing show nothing: {bound} {refused}");
+    assert!(bound > 100 && refused > 100, "too few decisions to compare: {bound} {refused}");
 }
 
 #[tokio::test]
-async fn a_turn_without_news_does_not_reach_the_core() {
-    let mut both = CorePair::new();
-    both.observe(ClusterChange::Node { old: None, new: Some(node("n", 2)) });
-    both.observe(ClusterChange::Pod { old: None, new: Some(pod("a", None, None)) });
-    assert_eq!(both.decisions().await.len(), 1);
-    both.settled(BindOutcome::Bound { pod: ObjectKey::new("ns", "a"), uid: "uid-a".to_owned() });
-    assert!(both.decisions().await.is_empty());
-    assert_eq!((both.in_place.inputs.len(), both.on_thread.inputs.len()), (1, 1), "it goes with the next news");
-    both.observe(ClusterChange::Node { old: None, new: Some(node("m", 2)) });
-    both.decisions().await;
-    assert_eq!((both.in_place.inputs.len(), both.on_thread.inputs.len()), (0, 0));
+async fn a_turn_without_changes_does_not_reach_the_core() {
+    let mut cores = CorePair::new();
+    cores.observe(ClusterChange::Node { old: None, new: Some(node("n", 2)) });
+    cores.observe(ClusterChange::Pod { old: None, new: Some(pod("a", None, None)) });
+    assert_eq!(cores.decisions().await.len(), 1);
+    cores.settled(BindOutcome::Bound { pod: ObjectKey::new("ns", "a"), uid: "uid-a".to_owned() });
+    assert!(cores.decisions().await.is_empty());
+    assert_eq!((cores.in_place.inputs.len(), cores.on_thread.inputs.len()), (1, 1), "it is sent with the next change");
+    cores.observe(ClusterChange::Node { old: None, new: Some(node("m", 2)) });
+    cores.decisions().await;
+    assert_eq!((cores.in_place.inputs.len(), cores.on_thread.inputs.len()), (0, 0));
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_panic_of_the_core_reaches_the_waiting_task() {
 async fn a_drop_waits_for_the_end_of_the_thread() {
     let (ended, has_ended) = channel::<()>();
     let thread = CoreThread::start(move |_| {
-        let _held_until_the_end = &ended;
+        let _sender_lives_as_long_as_the_thread = &ended;
         TurnOutput { decisions: Vec::new(), remedies: Vec::new(), new_runs: Vec::new(), more: false, next_at: None }
     });
     drop(thread);

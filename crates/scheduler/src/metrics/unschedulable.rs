@@ -1,4 +1,4 @@
-//! Pods that wait, by the plugins that refuse them: counted when somebody asks, so that refusing costs nothing more.
+//! Pending pods by the plugins that refuse them. They are counted when the metrics are read, so refusals cost nothing more.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,24 +14,24 @@ use scheduler_core::{Reason, Refusal, RefusalCause, Unit};
 
 use crate::handle::SchedulerHandle;
 
-/// The refusals of the scheduler that runs, if one does.
+/// The refusals of the running scheduler, if there is one.
 #[derive(Clone, Default)]
 pub(super) struct UnschedulableCollector(Arc<Mutex<Option<WatchedScheduler>>>);
 
-/// Whose refusals, and about which pods.
+/// The handle with the refusals, and the pods.
 type WatchedScheduler = (SchedulerHandle, Cache<PodView>);
 
 impl UnschedulableCollector {
-    pub(super) fn watch(&self, answers: &SchedulerHandle, pods: &Cache<PodView>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((answers.clone(), pods.clone()));
+    pub(super) fn watch(&self, handle: &SchedulerHandle, pods: &Cache<PodView>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((handle.clone(), pods.clone()));
     }
 
-    /// How many pods wait, by plugin and profile. A pod counts for each plugin that refuses it.
+    /// Pending pods by plugin and profile. A pod counts for each plugin that refuses it.
     fn counts(&self) -> BTreeMap<(&'static str, String), i64> {
         let mut counts = BTreeMap::new();
         let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some((answers, pods)) = watched else { return counts };
-        for (unit, refusal) in answers.refusals() {
+        let Some((handle, pods)) = watched else { return counts };
+        for (unit, refusal) in handle.refusals() {
             let profile = profile(&unit, &pods);
             for plugin in plugins(&refusal) {
                 *counts.entry((plugin, profile.clone())).or_default() += refusal.pods_count as i64;
@@ -53,7 +53,7 @@ fn profile(unit: &Unit, pods: &Cache<PodView>) -> String {
     pod.map(|pod| pod.spec.scheduler_name.to_string()).unwrap_or_default()
 }
 
-/// The plugins that refuse it, by kube-scheduler's names.
+/// The plugins that refuse a unit, by kube-scheduler's names.
 fn plugins(refusal: &Refusal) -> Vec<&'static str> {
     let mut plugins: Vec<&'static str> = match &refusal.cause {
         RefusalCause::DoesNotFit => {
@@ -75,7 +75,7 @@ fn plugins(refusal: &Refusal) -> Vec<&'static str> {
     plugins
 }
 
-/// The plugin of kube-scheduler that looks at such a field of a pod.
+/// The plugin of kube-scheduler that reads such a field of a pod.
 fn plugin_for(field: &str) -> &'static str {
     match field.split(['.', '[']).next() {
         Some("affinity") => "InterPodAffinity",
@@ -88,7 +88,7 @@ fn plugin_for(field: &str) -> &'static str {
 
 impl Collector for UnschedulableCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let (name, help) = ("scheduler_unschedulable_pods", "Pods that wait, by the plugins that refuse them");
+        let (name, help) = ("scheduler_unschedulable_pods", "Pending pods, by the plugins that refuse them");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for ((plugin, profile), count) in self.counts() {
             let labels = [("plugin", plugin), ("profile", profile.as_str())];

@@ -1,10 +1,9 @@
-//! The scheduler's loop with the real core, on the paused clock, against a server that keeps just enough.
+//! The scheduler's loop with the real core, on the paused clock, against a minimal fake server.
 #![allow(clippy::unwrap_used)]
 
-mod small_server; // keeps objects, takes binds and merge patches, writes down what was asked
+mod small_server; // a fake server: objects, binds and merge patches, with a log
 mod group_life; // gangs after they were bound
-mod overcommit; // nodes that were given too many pods
-mod metrics; // what is counted
-mod requests; // what would help, in conditions and to whoever asks
-mod spans; // decisions in the log
-mod walks; // what happens to groups and pods
+mod overcommit; // over-committed nodes
+mod metrics; // the metrics
+mod requests; // remedies in conditions, and the query API
+mod walks; // groups and pods from creation to bind or refusal

@@ -1,23 +1,22 @@
-//! What the scheduler counts, under kube-scheduler's names.
+//! The scheduler's metrics, with kube-scheduler's names.
 
 use std::collections::BTreeMap;
 
 use phalanx_scheduler::{Config, Metrics};
 use prometheus_client::registry::Registry;
 
-use crate::small_server::SmallServer;
-use crate::walks::{settle, start_counting};
+use crate::small_server::{SmallServer, settle, start_with_metrics};
 
-/// Every figure by its name and labels.
+/// Every value by name and labels.
 fn metric_values(registry: &Registry) -> BTreeMap<String, f64> {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
-    let figures = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap());
-    figures.map(|(name, figure)| (name.to_owned(), figure.parse().unwrap())).collect()
+    let values = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap());
+    values.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-fn is(told: &BTreeMap<String, f64>, name: &str) -> f64 {
-    *told.get(name).unwrap_or_else(|| panic!("no {name} among {:#?}", told.keys().collect::<Vec<_>>()))
+fn value(metrics: &BTreeMap<String, f64>, name: &str) -> f64 {
+    *metrics.get(name).unwrap_or_else(|| panic!("no {name} among {:#?}", metrics.keys().collect::<Vec<_>>()))
 }
 
 // Shows: S000-78
@@ -30,24 +29,28 @@ async fn attempts_are_counted_by_result_and_profile() {
     server.pods(&["a", "b", "c"], Some("g"), None);
     server.pods(&["d", "e"], None, None);
     server.refuse_binds_of("d");
-    start_counting(&server, Config::default(), Metrics::register(&mut registry));
+    start_with_metrics(&server, Config::default(), Metrics::register(&mut registry));
     settle(5).await;
-    let told = metric_values(&registry);
+    let metrics = metric_values(&registry);
     let by = |result: &str| format!("{{result=\"{result}\",profile=\"default-scheduler\"}}");
-    assert_eq!(is(&told, &format!("scheduler_schedule_attempts_total{}", by("scheduled"))), 4.0);
-    assert!(is(&told, &format!("scheduler_schedule_attempts_total{}", by("error"))) >= 1.0);
-    assert!(is(&told, &format!("scheduler_schedule_attempts_total{}", by("unschedulable"))) >= 1.0);
-    assert_eq!(is(&told, &format!("scheduler_podgroup_schedule_attempts_total{}", by("scheduled"))), 1.0);
-    let count = |name: &str, labels: &str| is(&told, &format!("scheduler_{name}_seconds_count{labels}"));
+    assert_eq!(value(&metrics, &format!("scheduler_schedule_attempts_total{}", by("scheduled"))), 4.0);
+    assert!(value(&metrics, &format!("scheduler_schedule_attempts_total{}", by("error"))) >= 1.0);
+    assert!(value(&metrics, &format!("scheduler_schedule_attempts_total{}", by("unschedulable"))) >= 1.0);
+    assert_eq!(value(&metrics, &format!("scheduler_podgroup_schedule_attempts_total{}", by("scheduled"))), 1.0);
+    let count = |name: &str, labels: &str| value(&metrics, &format!("scheduler_{name}_seconds_count{labels}"));
     assert_eq!(count("podgroup_scheduling_algorithm_duration", ""), 1.0);
     assert!(count("scheduling_algorithm_duration", "") >= 2.0);
     assert_eq!(count("podgroup_scheduling_attempt_duration", &by("scheduled")), 1.0);
     assert_eq!(count("scheduling_attempt_duration", &by("scheduled")), 4.0);
-    assert!(is(&told, &format!("scheduler_scheduling_attempt_duration_seconds_sum{}", by("scheduled"))) > 0.0);
-    assert_eq!(count("pod_scheduling_sli_duration", "{attempts=\"1\"}"), 3.0, "the other came in d's place");
-    assert_eq!(is(&told, "scheduler_pod_scheduling_attempts_count"), 4.0);
-    assert!(is(&told, "phalanx_scheduler_failed_binds_total") >= 1.0);
-    assert_eq!(is(&told, "phalanx_scheduler_missed_wakeups_total"), 0.0);
+    assert!(value(&metrics, &format!("scheduler_scheduling_attempt_duration_seconds_sum{}", by("scheduled"))) > 0.0);
+    assert_eq!(
+        count("pod_scheduling_sli_duration", "{attempts=\"1\"}"),
+        3.0,
+        "the fourth took d's capacity after a refusal"
+    );
+    assert_eq!(value(&metrics, "scheduler_pod_scheduling_attempts_count"), 4.0);
+    assert!(value(&metrics, "phalanx_scheduler_failed_binds_total") >= 1.0);
+    assert_eq!(value(&metrics, "phalanx_scheduler_missed_wakeups_total"), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,40 +64,42 @@ async fn waiting_units_are_counted_by_queue_and_plugin() {
     server.pods(&["f", "g"], Some("few"), None);
     server.pod("h", Some("nowhere"), None);
     server.pods(&["x", "y"], None, Some("n"));
-    start_counting(&server, Config::default(), Metrics::register(&mut registry));
+    start_with_metrics(&server, Config::default(), Metrics::register(&mut registry));
     settle(5).await;
-    let shown = metric_values(&registry);
+    let metrics = metric_values(&registry);
     for (queue, pods) in
         [("active", 0.0), ("backoff", 0.0), ("unschedulable", 5.0), ("gated", 2.0), ("incomplete", 1.0)]
     {
-        assert_eq!(is(&shown, &format!("scheduler_pending_pods{{queue=\"{queue}\"}}")), pods, "{queue}");
+        assert_eq!(value(&metrics, &format!("scheduler_pending_pods{{queue=\"{queue}\"}}")), pods, "{queue}");
         let groups = format!("scheduler_queued_entities{{queue=\"{queue}\",type=\"podgroup\"}}");
-        assert_eq!(is(&shown, &groups), f64::from(u8::from(pods > 0.0)), "{queue}");
-        assert_eq!(is(&shown, &format!("scheduler_queued_entities{{queue=\"{queue}\",type=\"pod\"}}")), 0.0);
+        assert_eq!(value(&metrics, &groups), f64::from(u8::from(pods > 0.0)), "{queue}");
+        assert_eq!(value(&metrics, &format!("scheduler_queued_entities{{queue=\"{queue}\",type=\"pod\"}}")), 0.0);
     }
     let plugin = |plugin: &str| {
         let profile = "default-scheduler";
         format!("scheduler_unschedulable_pods{{plugin=\"{plugin}\",profile=\"{profile}\"}}")
     };
-    assert_eq!(is(&shown, &plugin("NodeResourcesFit")), 5.0);
-    assert_eq!(is(&shown, &plugin("GangScheduling")), 3.0, "those that lack pods or their PodGroup");
+    assert_eq!(value(&metrics, &plugin("NodeResourcesFit")), 5.0);
+    assert_eq!(value(&metrics, &plugin("GangScheduling")), 3.0, "those that lack pods or their PodGroup");
     for (kind, count) in [("nodes", 1.0), ("pods", 10.0)] {
-        assert_eq!(is(&shown, &format!("scheduler_cache_size{{type=\"{kind}\"}}")), count, "{kind}");
+        assert_eq!(value(&metrics, &format!("scheduler_cache_size{{type=\"{kind}\"}}")), count, "{kind}");
     }
     server.remove("pods", "x");
     server.remove("pods", "y");
     settle(1).await;
     server.node("m", 1);
     settle(5).await;
-    let shown = metric_values(&registry);
-    assert_eq!(is(&shown, "scheduler_pending_pods{queue=\"unschedulable\"}"), 0.0);
-    assert!(!shown.contains_key(&plugin("NodeResourcesFit")));
-    let woken = |event: &str| format!("{{queue=\"active\",event=\"{event}\"}}");
-    assert!(is(&shown, &format!("scheduler_queue_incoming_entities_total{}", woken("AssignedPodDelete"))) >= 1.0);
-    assert!(is(&shown, &format!("scheduler_queue_incoming_pods_total{}", woken("UnscheduledPodAdd"))) >= 5.0);
+    let metrics = metric_values(&registry);
+    assert_eq!(value(&metrics, "scheduler_pending_pods{queue=\"unschedulable\"}"), 0.0);
+    assert!(!metrics.contains_key(&plugin("NodeResourcesFit")));
+    let activated = |event: &str| format!("{{queue=\"active\",event=\"{event}\"}}");
+    assert!(
+        value(&metrics, &format!("scheduler_queue_incoming_entities_total{}", activated("AssignedPodDelete"))) >= 1.0
+    );
+    assert!(value(&metrics, &format!("scheduler_queue_incoming_pods_total{}", activated("UnscheduledPodAdd"))) >= 5.0);
     let refused = "{queue=\"unschedulable\",event=\"ScheduleAttemptFailure\"}";
-    assert!(is(&shown, &format!("scheduler_queue_incoming_pods_total{refused}")) >= 5.0);
-    assert_eq!(is(&shown, "scheduler_cache_size{type=\"assumed_pods\"}"), 0.0, "all binds have ended");
+    assert!(value(&metrics, &format!("scheduler_queue_incoming_pods_total{refused}")) >= 5.0);
+    assert_eq!(value(&metrics, "scheduler_cache_size{type=\"assumed_pods\"}"), 0.0, "all binds have ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,11 +109,11 @@ async fn attempts_until_a_pod_is_placed_are_counted() {
     server.node("n", 1);
     server.pod("x", None, Some("n"));
     server.pod("a", None, None);
-    start_counting(&server, Config::default(), Metrics::register(&mut registry));
+    start_with_metrics(&server, Config::default(), Metrics::register(&mut registry));
     settle(5).await;
     server.remove("pods", "x");
     settle(5).await;
-    let shown = metric_values(&registry);
-    assert_eq!(is(&shown, "scheduler_pod_scheduling_attempts_sum"), 2.0, "refused once, placed then");
-    assert_eq!(is(&shown, "scheduler_pod_scheduling_sli_duration_seconds_count{attempts=\"2\"}"), 1.0);
+    let metrics = metric_values(&registry);
+    assert_eq!(value(&metrics, "scheduler_pod_scheduling_attempts_sum"), 2.0, "refused once, placed then");
+    assert_eq!(value(&metrics, "scheduler_pod_scheduling_sli_duration_seconds_count{attempts=\"2\"}"), 1.0);
 }

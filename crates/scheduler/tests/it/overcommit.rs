@@ -1,11 +1,10 @@
-//! Nodes that were given more pods than they have room for: this server looks at no bind.
+//! Over-committed nodes: the fake server does not check binds.
 
 use phalanx_scheduler::Config;
 
-use crate::small_server::SmallServer;
-use crate::walks::{settle, start};
+use crate::small_server::{SmallServer, settle, start};
 
-/// A node for one pod, which has it; another scheduler gives the same room to a second one.
+/// A node with capacity for one pod, on which another scheduler binds a second one.
 async fn overcommitted(config: Config) -> SmallServer {
     let server = SmallServer::new();
     server.node("n", 1);
@@ -23,25 +22,26 @@ async fn overcommitted(config: Config) -> SmallServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pod_that_was_bound_last_is_marked_and_deleted_and_told_why() {
+async fn the_pod_that_was_bound_last_is_marked_and_deleted_with_an_event() {
     let server = overcommitted(Config::default()).await;
     settle(9).await;
     let before = server.log();
     assert!(!before.iter().any(|line| line.starts_with("delete")), "{before:?}");
     settle(20).await;
     let log = server.log();
-    let at = |line: &str| log.iter().position(|found| found == line).unwrap_or_else(|| panic!("no {line} in {log:?}"));
+    let at =
+        |line: &str| log.iter().position(|logged| logged == line).unwrap_or_else(|| panic!("no {line} in {log:?}"));
     assert!(at("b DisruptionTarget=True ReleasedByScheduler") < at("delete b"));
     assert!(!log.contains(&"delete a".to_owned()), "{log:?}");
-    let told = "Warning OvercommitReleased b: node n has 1 cpu, and its pods request 2";
+    let released = "Warning OvercommitReleased b: node n has 1 cpu, and its pods request 2";
     let events = server.events();
-    assert!(events.iter().any(|event| event.starts_with(told)), "{events:?}");
+    assert!(events.iter().any(|event| event.starts_with(released)), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_schedulers_that_both_see_it_release_the_same_pod_once() {
+async fn two_schedulers_release_the_same_pod_once() {
     let server = overcommitted(Config::default()).await;
-    // It has not seen the binds, so it knows nothing of who came last.
+    // It has not observed the binds, so it does not know their order.
     start(&server, Config::default());
     settle(30).await;
     let log = server.log();
@@ -49,7 +49,7 @@ async fn two_schedulers_that_both_see_it_release_the_same_pod_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_setting_both_stay() {
+async fn without_the_setting_no_pod_is_released() {
     let mut config = Config::default();
     config.core.overcommit_after = None;
     let server = overcommitted(config).await;

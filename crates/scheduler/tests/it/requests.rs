@@ -1,4 +1,4 @@
-//! What would help, in conditions and to whoever asks.
+//! Remedies in conditions, and the query API.
 
 use std::time::Duration;
 
@@ -8,10 +8,9 @@ use phalanx_scheduler::{Config, CoreMode, NoScheduler, Query, SchedulerHandle};
 use scheduler_core::{QueueStatus, RemedyStatus, Unit};
 use serde_json::Value;
 
-use crate::small_server::SmallServer;
-use crate::walks::{settle, start};
+use crate::small_server::{SmallServer, settle, start};
 
-/// A node with room for two and a gang of four on it; a pod of somebody else has a third place.
+/// A node for three pods with one pod on it, and a gang of four.
 fn crowded() -> SmallServer {
     let server = SmallServer::new();
     server.node("n", 3);
@@ -31,7 +30,7 @@ fn message(server: &SmallServer) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ways_out_stand_in_the_first_condition_and_change_at_most_every_ten_seconds() {
+async fn the_first_condition_has_remedies_that_change_at_most_every_ten_seconds() {
     let server = crowded();
     start(&server, Config::default());
     settle(3).await;
@@ -41,7 +40,7 @@ async fn ways_out_stand_in_the_first_condition_and_change_at_most_every_ten_seco
         message(&server)
     );
     let group_writes = |server: &SmallServer| server.log().iter().filter(|line| line.starts_with("g ")).count();
-    assert_eq!(group_writes(&server), 1, "what is refused and what would help are one write");
+    assert_eq!(group_writes(&server), 1, "refusal and remedies are one write");
     server.remove("pods", "x");
     settle(3).await;
     assert_eq!(group_writes(&server), 0, "only numbers changed");
@@ -53,40 +52,40 @@ async fn ways_out_stand_in_the_first_condition_and_change_at_most_every_ten_seco
         message(&server)
     );
     settle(60).await;
-    assert_eq!(group_writes(&server), 0, "the same words are not said again");
+    assert_eq!(group_writes(&server), 0, "the same message is not written again");
 }
 
-async fn ask(answers: &SchedulerHandle) -> (String, QueueStatus, usize) {
-    let explained = answers.explain(gang(), Vec::new()).await.unwrap().unwrap();
-    let Some(RemedyStatus::Found(advice)) = explained.refusal.map(|refusal| refusal.remedies) else {
-        panic!("no advice")
+async fn query(handle: &SchedulerHandle) -> (String, QueueStatus, usize) {
+    let explained = handle.explain(gang(), Vec::new()).await.unwrap().unwrap();
+    let Some(RemedyStatus::Found(report)) = explained.refusal.map(|refusal| refusal.remedies) else {
+        panic!("no remedies")
     };
-    let queue = answers.queue().await.unwrap();
-    (advice.remedies[0].text(), queue[0].state, queue.len())
+    let queue = handle.queue().await.unwrap();
+    (report.remedies[0].text(), queue[0].state, queue.len())
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_answered_and_fail_without_a_scheduler() {
+async fn requests_fail_without_a_scheduler() {
     let server = crowded();
-    let answers = start(&server, Config::default());
+    let handle = start(&server, Config::default());
     settle(3).await;
-    assert_eq!(ask(&answers).await, ("lower minCount to 2".to_owned(), QueueStatus::Waiting, 1));
-    let nobody = Unit::Pod(ObjectKey::new("ns", "nobody"));
-    assert_eq!(answers.explain(nobody, Vec::new()).await, Ok(None));
+    assert_eq!(query(&handle).await, ("lower minCount to 2".to_owned(), QueueStatus::Waiting, 1));
+    let unknown = Unit::Pod(ObjectKey::new("ns", "unknown"));
+    assert_eq!(handle.explain(unknown, Vec::new()).await, Ok(None));
     assert_eq!(SchedulerHandle::default().queue().await, Err(NoScheduler));
 }
 
 #[tokio::test]
-async fn a_core_on_its_own_thread_answers_as_well() {
+async fn a_core_on_its_own_thread_responds_as_well() {
     let server = crowded();
-    let answers = start(&server, Config { core_mode: CoreMode::OnThread, ..Config::default() });
+    let handle = start(&server, Config { core_mode: CoreMode::OnThread, ..Config::default() });
     let refused = async {
-        while !answers.contains(&gang()) {
+        while !handle.contains(&gang()) {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), refused).await.unwrap();
-    assert_eq!(ask(&answers).await, ("lower minCount to 2".to_owned(), QueueStatus::Waiting, 1));
+    assert_eq!(query(&handle).await, ("lower minCount to 2".to_owned(), QueueStatus::Waiting, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +124,7 @@ async fn queries_get_typed_responses_or_an_error_with_a_code() {
         let error: ErrorResponse = serde_json::from_str(&response.body).unwrap();
         (response.code, error.reason)
     };
-    let unknown = failed(&query_handler, "/explain", "kind=job&namespace=ns&name=nobody").await;
+    let unknown = failed(&query_handler, "/explain", "kind=job&namespace=ns&name=unknown").await;
     assert_eq!(unknown, (404, QueryErrorCode::UnitNotFound));
     assert_eq!(failed(&query_handler, "/explain", "").await, (400, QueryErrorCode::InvalidRequest));
     assert_eq!(query_handler.respond("/secrets", "").await, None);

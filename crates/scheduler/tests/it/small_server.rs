@@ -1,18 +1,19 @@
-//! A server that keeps pods, nodes and PodGroups and shows every change in the caches at once.
+//! A fake server with pods, nodes and PodGroups that applies every change to the caches at once, or after a delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use api::Revision;
 use api::views::{NodeView, ObjectKey, PodGroupView, PodView, View};
+use api::{Random, Revision, Timestamp};
 use http::{Request, Response};
 use http_body_util::Full;
 use kube::Client;
 use kube::client::Body;
-use runtime::Cache;
+use phalanx_scheduler::{BindMonitor, Config, Metrics, SchedulerContext, SchedulerHandle, run};
 use runtime::informer::CacheEvent;
+use runtime::{Cache, Recorder, TokioClock};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -23,11 +24,11 @@ pub struct SmallServer {
     pub nodes: Cache<NodeView>,
     pub pod_groups: Cache<PodGroupView>,
     state: Arc<Mutex<FakeServerState>>,
-    /// Where changes wait until the caches show them; without it they show at once.
+    /// Delays changes on their way to the caches; `None`: no delay.
     lag: Option<UnboundedSender<DelayedCacheUpdate>>,
 }
 
-/// One change on its way into the caches.
+/// A change that is not in the caches yet.
 type DelayedCacheUpdate = (Instant, Box<dyn FnOnce() + Send>);
 
 #[derive(Default)]
@@ -59,13 +60,13 @@ impl SmallServer {
         server
     }
 
-    /// A server whose changes reach the caches only after `delay`.
+    /// A server whose changes reach the caches after `delay`.
     pub fn lagging(delay: Duration) -> SmallServer {
         let (sender, mut receiver) = unbounded_channel::<DelayedCacheUpdate>();
         tokio::spawn(async move {
-            while let Some((at, show)) = receiver.recv().await {
+            while let Some((at, apply)) = receiver.recv().await {
                 tokio::time::sleep_until(at + delay).await;
-                show();
+                apply();
             }
         });
         SmallServer { lag: Some(sender), ..SmallServer::new() }
@@ -73,14 +74,18 @@ impl SmallServer {
 
     pub fn client(&self) -> Client {
         let server = self.clone();
-        let answer = move |request| server.clone().respond(request);
-        Client::new(tower::service_fn(answer), "default")
+        let respond = move |request| server.clone().respond(request);
+        Client::new(tower::service_fn(respond), "default")
     }
 
     pub fn node(&self, name: &str, cpu: u32) {
-        let room = json!({"cpu": cpu.to_string(), "pods": "110"});
+        let resources = json!({"cpu": cpu.to_string(), "pods": "110"});
         let metadata = json!({"name": name, "uid": format!("uid-{name}")});
-        self.put("nodes", name, json!({"metadata": metadata, "status": {"allocatable": room, "capacity": room}}));
+        self.put(
+            "nodes",
+            name,
+            json!({"metadata": metadata, "status": {"allocatable": resources, "capacity": resources}}),
+        );
     }
 
     pub fn gang(&self, name: &str, min_count: u32) {
@@ -107,7 +112,7 @@ impl SmallServer {
         self.bound_pod_of(name, group, owner, "");
     }
 
-    /// The same on a node.
+    /// The same with a node.
     pub fn bound_pod_of(&self, name: &str, group: &str, owner: &str, node: &str) {
         let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": true});
         let mut metadata = metadata(name);
@@ -121,12 +126,12 @@ impl SmallServer {
         self.put("pods", name, json!({"metadata": metadata, "spec": spec}));
     }
 
-    /// Pods as [`SmallServer::pod`] makes them.
+    /// Several pods, each as of [`SmallServer::pod`].
     pub fn pods(&self, names: &[&str], group: Option<&str>, node: Option<&str>) {
         names.iter().for_each(|name| self.pod(name, group, node));
     }
 
-    /// A pod that asks for one CPU.
+    /// A pod that requests one CPU.
     pub fn pod(&self, name: &str, group: Option<&str>, node: Option<&str>) {
         let container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
         let mut spec = json!({"schedulerName": "default-scheduler", "containers": [container]});
@@ -139,7 +144,7 @@ impl SmallServer {
         self.put("pods", name, json!({"metadata": metadata(name), "spec": spec}));
     }
 
-    /// A pod of the group, managed by a Job of the group's name, that differs from others in a field of its spec.
+    /// A pod of the group, owned by a Job of the group's name, with one more field in its spec.
     pub fn pod_with(&self, name: &str, group: &str, field: &str, value: Value) {
         let mut spec = json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}]});
         spec["schedulingGroup"] = json!({"podGroupName": group});
@@ -150,7 +155,7 @@ impl SmallServer {
         self.put("pods", name, json!({"metadata": metadata, "spec": spec}));
     }
 
-    /// Takes an object of namespace `ns` away.
+    /// Deletes an object of namespace `ns`.
     pub fn remove(&self, plural: &str, name: &str) {
         let mut state = self.state.lock().unwrap();
         state.revision += 1;
@@ -166,11 +171,11 @@ impl SmallServer {
         self.state.lock().unwrap().refuse_binds_of.insert(pod.to_owned());
     }
 
-    pub fn take_binds_of(&self, pod: &str) {
+    pub fn accept_binds_of(&self, pod: &str) {
         self.state.lock().unwrap().refuse_binds_of.remove(pod);
     }
 
-    /// Binds and conditions since the last call, in short.
+    /// Binds and conditions since the last call, one short line each.
     pub fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().log)
     }
@@ -180,12 +185,12 @@ impl SmallServer {
         std::mem::take(&mut self.state.lock().unwrap().events)
     }
 
-    /// Who reported the Events so far: `reason object component`.
+    /// The reporters of all Events so far: `reason object component`.
     pub fn reporters(&self) -> Vec<String> {
         self.state.lock().unwrap().reporters.clone()
     }
 
-    /// The most binds that were ever in flight.
+    /// The largest number of binds in flight so far.
     pub fn max_binding(&self) -> usize {
         self.state.lock().unwrap().max_binding
     }
@@ -199,14 +204,14 @@ impl SmallServer {
         state.objects.insert(format!("{plural}/{name}"), object);
         drop(state);
         let (caches, plural) = (self.clone(), plural.to_owned());
-        let show = move || caches.show(&plural, bytes.as_bytes(), revision);
+        let apply = move || caches.apply(&plural, bytes.as_bytes(), revision);
         match &self.lag {
-            Some(lag) => lag.send((Instant::now(), Box::new(show))).unwrap_or_default(),
-            None => show(),
+            Some(lag) => lag.send((Instant::now(), Box::new(apply))).unwrap_or_default(),
+            None => apply(),
         }
     }
 
-    fn show(&self, plural: &str, bytes: &[u8], revision: Revision) {
+    fn apply(&self, plural: &str, bytes: &[u8], revision: Revision) {
         match plural {
             "pods" => self.pods.apply_events([CacheEvent::Put(PodView::decode(bytes).unwrap())], revision),
             "nodes" => self.nodes.apply_events([CacheEvent::Put(NodeView::decode(bytes).unwrap())], revision),
@@ -218,9 +223,9 @@ impl SmallServer {
         let (parts, body) = request.into_parts();
         let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
         let path: Vec<&str> = parts.uri.path().trim_start_matches('/').split('/').collect();
-        let at = path.iter().position(|part| *part == "namespaces").unwrap() + 2;
+        let at = path.iter().position(|segment| *segment == "namespaces").unwrap() + 2;
         Ok(match path[at..] {
-            ["events"] => self.take_event(&body),
+            ["events"] => self.record_event(&body),
             ["pods", pod, "binding"] => self.bind(pod, &body).await,
             [plural, name, "status"] => self.patch_status(plural, name, &body),
             ["pods", pod] if parts.method == http::Method::GET => {
@@ -235,7 +240,7 @@ impl SmallServer {
         })
     }
 
-    fn take_event(&self, event: &Value) -> FakeResponse {
+    fn record_event(&self, event: &Value) -> FakeResponse {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let name = text(&event["involvedObject"]["name"]);
         let line = format!("{} {} {name}: {}", text(&event["type"]), text(&event["reason"]), text(&event["message"]));
@@ -279,8 +284,13 @@ impl SmallServer {
             return status(409, "Conflict");
         }
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        for one in patch["status"]["conditions"].as_array().unwrap() {
-            let line = format!("{name} {}={} {}", text(&one["type"]), text(&one["status"]), text(&one["reason"]));
+        for condition in patch["status"]["conditions"].as_array().unwrap() {
+            let line = format!(
+                "{name} {}={} {}",
+                text(&condition["type"]),
+                text(&condition["status"]),
+                text(&condition["reason"])
+            );
             self.state.lock().unwrap().log.push(line);
         }
         object["status"]["conditions"] = patch["status"]["conditions"].clone();
@@ -301,4 +311,36 @@ fn ok(body: Value) -> FakeResponse {
 fn status(code: u16, reason: &str) -> FakeResponse {
     let body = json!({"kind": "Status", "code": code, "reason": reason, "message": reason});
     Response::builder().status(code).body(Full::from(body.to_string())).unwrap()
+}
+
+/// Starts a scheduler on `server`.
+pub fn start(server: &SmallServer, config: Config) -> SchedulerHandle {
+    start_with_metrics(server, config, Metrics::default())
+}
+
+/// The same with metrics.
+pub fn start_with_metrics(server: &SmallServer, config: Config, metrics: Metrics) -> SchedulerHandle {
+    let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
+    let (recorder, writer) = Recorder::new("test", server.client(), clock.clone(), Random::seeded(1));
+    tokio::spawn(writer);
+    let handle = SchedulerHandle::default();
+    tokio::spawn(run(SchedulerContext {
+        client: server.client(),
+        pods: server.pods.clone(),
+        nodes: server.nodes.clone(),
+        pod_groups: server.pod_groups.clone(),
+        composite_pod_groups: Cache::new(&[]),
+        clock,
+        recorder,
+        config,
+        handle: handle.clone(),
+        metrics,
+        monitor: BindMonitor::default(),
+    }));
+    handle
+}
+
+/// Lets `seconds` of virtual time pass.
+pub async fn settle(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
 }

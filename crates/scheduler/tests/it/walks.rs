@@ -1,48 +1,13 @@
-//! The shell around the core against a scripted server: binds, conditions, events.
+//! Groups and pods from creation to bind or refusal: binds, conditions, Events.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::views::ObjectKey;
-use api::{Random, Timestamp};
-use phalanx_scheduler::{BindMonitor, Config, CoreMode, Metrics, SchedulerContext, SchedulerHandle, run};
-use runtime::{Cache, Recorder, TokioClock};
+use phalanx_scheduler::{Config, CoreMode};
 use scheduler_core::{Unit, UnsupportedTerms};
 use serde_json::json;
 
-use crate::small_server::SmallServer;
-
-/// Starts a scheduler on `server`.
-pub fn start(server: &SmallServer, config: Config) -> SchedulerHandle {
-    start_counting(server, config, Metrics::default())
-}
-
-/// The same where somebody reads what is counted.
-pub fn start_counting(server: &SmallServer, config: Config, metrics: Metrics) -> SchedulerHandle {
-    let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
-    let (recorder, writer) = Recorder::new("test", server.client(), clock.clone(), Random::seeded(1));
-    tokio::spawn(writer);
-    let answers = SchedulerHandle::default();
-    tokio::spawn(run(SchedulerContext {
-        client: server.client(),
-        pods: server.pods.clone(),
-        nodes: server.nodes.clone(),
-        pod_groups: server.pod_groups.clone(),
-        composite_pod_groups: Cache::new(&[]),
-        clock,
-        recorder,
-        config,
-        handle: answers.clone(),
-        metrics,
-        monitor: BindMonitor::default(),
-    }));
-    answers
-}
-
-/// Lets everything that is due happen.
-pub async fn settle(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-}
+use crate::small_server::{SmallServer, settle, start};
 
 fn gang(name: &str) -> Unit {
     Unit::Group(ObjectKey::new("ns", name))
@@ -54,33 +19,33 @@ const REFUSED: &str = "g PodGroupInitiallyScheduled=False Unschedulable";
 // Shows: S003-19
 // Shows: S003-26
 #[tokio::test(start_paused = true)]
-async fn a_gang_that_fits_is_bound_and_only_then_called_scheduled() {
+async fn a_gang_that_fits_is_bound_and_then_reported_as_scheduled() {
     let server = SmallServer::new();
     server.node("n", 4);
     server.gang("g", 3);
     server.pods(&["a", "b", "c"], Some("g"), None);
-    let answers = start(&server, Config::default());
+    let handle = start(&server, Config::default());
     settle(5).await;
     assert_eq!(server.log(), ["bind a", "bind b", "bind c", SCHEDULED]);
     assert_eq!(server.events()[0], "Normal Scheduled a: Successfully assigned ns/a to n");
-    assert!(answers.refusals().is_empty());
+    assert!(handle.refusals().is_empty());
 }
 
 // Shows: S003-26
 #[tokio::test(start_paused = true)]
-async fn a_gang_that_does_not_fit_is_told_so_once_and_bound_when_it_fits() {
+async fn a_gang_that_does_not_fit_is_reported_once_and_bound_when_it_fits() {
     let server = SmallServer::new();
     server.node("n", 2);
     server.gang("g", 3);
     server.pods(&["a", "b", "c"], Some("g"), None);
-    let answers = start(&server, Config::default());
+    let handle = start(&server, Config::default());
     settle(60).await;
     let pod_refused = |pod: &str| format!("{pod} PodScheduled=False Unschedulable");
     assert_eq!(server.log(), [REFUSED.to_owned(), pod_refused("a"), pod_refused("b"), pod_refused("c")]);
     let events = server.events();
     assert_eq!(events.len(), 1, "one for the group, none per pod: {events:?}");
     assert!(events[0].starts_with("Warning FailedScheduling g: "), "{events:?}");
-    assert!(answers.contains(&gang("g")));
+    assert!(handle.contains(&gang("g")));
     server.node("n2", 2);
     settle(5).await;
     let log = server.log();
@@ -88,11 +53,11 @@ async fn a_gang_that_does_not_fit_is_told_so_once_and_bound_when_it_fits() {
         (&log[..3], log.last().unwrap().as_str()),
         (["bind a", "bind b", "bind c"].map(str::to_owned).as_slice(), SCHEDULED)
     );
-    assert!(answers.refusals().is_empty());
+    assert!(handle.refusals().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_job_of_a_gang_that_does_not_fit_is_told_too() {
+async fn the_job_of_a_gang_that_does_not_fit_gets_an_event() {
     let server = SmallServer::new();
     server.node("n", 1);
     server.gang_of("g", 2, "train", 0);
@@ -112,7 +77,7 @@ async fn a_single_pod_that_does_not_fit_gets_a_condition_and_an_event() {
     server.node("n", 1);
     server.pod("a", None, Some("n"));
     server.pod("b", None, None);
-    let answers = start(&server, Config::default());
+    let handle = start(&server, Config::default());
     settle(5).await;
     assert_eq!(server.log(), ["b PodScheduled=False Unschedulable"]);
     let events = server.events();
@@ -120,11 +85,11 @@ async fn a_single_pod_that_does_not_fit_gets_a_condition_and_an_event() {
     server.node("n2", 1);
     settle(5).await;
     assert_eq!(server.log(), ["bind b"]);
-    assert!(answers.refusals().is_empty());
+    assert!(handle.refusals().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gang_is_not_called_scheduled_while_a_bind_is_refused() {
+async fn a_gang_is_not_reported_as_scheduled_while_a_bind_fails() {
     let server = SmallServer::new();
     server.node("n", 4);
     server.gang("g", 2);
@@ -134,16 +99,16 @@ async fn a_gang_is_not_called_scheduled_while_a_bind_is_refused() {
     settle(4).await;
     let log = server.log();
     let error = ["g PodGroupInitiallyScheduled=False SchedulerError", "b PodScheduled=False SchedulerError"];
-    assert_eq!(&log[..4], ["bind a", "refused b", error[0], error[1]], "and it is said why");
-    assert!(log.len() > 4 && log[4..].iter().all(|line| line == "refused b"), "tried again with pauses: {log:?}");
-    assert!(log.len() < 12, "but not without: {log:?}");
-    server.take_binds_of("b");
+    assert_eq!(&log[..4], ["bind a", "refused b", error[0], error[1]], "the conditions have the error");
+    assert!(log.len() > 4 && log[4..].iter().all(|line| line == "refused b"), "retried with backoff: {log:?}");
+    assert!(log.len() < 12, "retried too often: {log:?}");
+    server.accept_binds_of("b");
     settle(30).await;
     assert_eq!(server.log(), ["bind b", SCHEDULED]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduler_that_starts_late_says_what_the_one_before_it_could_not() {
+async fn a_new_scheduler_writes_the_condition_that_the_old_one_did_not() {
     let server = SmallServer::new();
     server.node("n", 4);
     server.gang("g", 2);
@@ -165,7 +130,7 @@ async fn no_more_binds_are_in_flight_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_joins_a_refused_gang_is_told_too() {
+async fn a_pod_that_joins_a_refused_gang_gets_a_condition() {
     let server = SmallServer::new();
     server.node("n", 1);
     server.gang("g", 3);
@@ -186,7 +151,7 @@ async fn members_that_are_gated_or_another_schedulers_keep_their_own_conditions(
     server.gang("g", 2);
     server.pods(&["a", "b"], Some("g"), None);
     server.pod_with("gated", "g", "schedulingGates", json!([{"name": "example.com/quota"}]));
-    server.pod_with("others", "g", "schedulerName", json!("another"));
+    server.pod_with("foreign", "g", "schedulerName", json!("another"));
     start(&server, Config::default());
     settle(60).await;
     let pod_refused = |pod: &str| format!("{pod} PodScheduled=False Unschedulable");
@@ -195,52 +160,53 @@ async fn members_that_are_gated_or_another_schedulers_keep_their_own_conditions(
 
 #[tokio::test(start_paused = true)]
 async fn unsupported_terms_are_reported_once_for_all_pods_of_a_job() {
-    let apart =
+    let required =
         json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack"}]}});
-    let wish = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}});
+    let preferred = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}});
     let server = SmallServer::new();
     server.node("n", 4);
     server.gang("g", 1);
     server.gang("h", 1);
     server.gang("i", 1);
-    server.pod_with("a", "g", "affinity", apart.clone());
-    server.pod_with("d", "g", "affinity", apart);
+    server.pod_with("a", "g", "affinity", required.clone());
+    server.pod_with("d", "g", "affinity", required);
     server.pod_with("b", "h", "volumes", json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]));
-    server.pod_with("c", "i", "affinity", wish);
+    server.pod_with("c", "i", "affinity", preferred);
     let core =
         scheduler_core::Config { unsupported_terms: UnsupportedTerms::Ignore, ..scheduler_core::Config::default() };
     start(&server, Config { core, ..Config::default() });
     settle(60).await;
-    let told = server.events().into_iter().filter(|event| event.contains("ConstraintsIgnored"));
-    let told: Vec<_> = told.map(|event| event.replace(", which this scheduler does not know yet", "")).collect();
+    let warnings = server.events().into_iter().filter(|event| event.contains("ConstraintsIgnored"));
+    let suffix = ", which this scheduler does not support";
+    let warnings: Vec<_> = warnings.map(|event| event.replace(suffix, "")).collect();
     let ignored = |group: &str, field: &str| {
         format!("Warning ConstraintsIgnored {group}: pods are placed without regard to {field}")
     };
-    assert_eq!(told, [ignored("g", "affinity.podAntiAffinity"), ignored("h", "volumes[].persistentVolumeClaim")]);
+    assert_eq!(warnings, [ignored("g", "affinity.podAntiAffinity"), ignored("h", "volumes[].persistentVolumeClaim")]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_whose_demands_are_not_supported_are_not_bound_and_say_why() {
-    let apart =
+async fn pods_with_unsupported_terms_are_not_bound_and_get_an_event() {
+    let required =
         json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack"}]}});
     let server = SmallServer::new();
     server.node("n", 4);
     server.gang("g", 1);
-    server.pod_with("a", "g", "affinity", apart);
+    server.pod_with("a", "g", "affinity", required);
     start(&server, Config::default());
     settle(60).await;
-    let why = "this scheduler does not support affinity.podAntiAffinity; such pods wait unless \
+    let message = "this scheduler does not support affinity.podAntiAffinity; such pods wait unless \
                scheduler.unsupportedTerms is set to ignore";
-    assert_eq!(server.events(), [format!("Warning FailedScheduling g: {why}")]);
+    assert_eq!(server.events(), [format!("Warning FailedScheduling g: {message}")]);
     assert!(!server.log().iter().any(|line| line.contains("bind")), "{:?}", server.log());
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_wait_for_binds_but_not_for_ever() {
+async fn binds_delay_refusals_for_a_limited_time() {
     let server = SmallServer::new();
     (0..20).for_each(|node| server.node(&format!("n{node}"), 100));
     (0..2000).for_each(|pod| server.pod(&format!("p{pod:04}"), None, None));
-    // The others leave no room for these, and they are refused at once.
+    // The other pods take all capacity, so these are refused at once.
     for group in 0..100 {
         server.gang(&format!("g{group:03}"), 2);
         (0..2).for_each(|pod| server.pod(&format!("q{group:03}-{pod}"), Some(&format!("g{group:03}")), None));
@@ -253,13 +219,13 @@ async fn refusals_wait_for_binds_but_not_for_ever() {
     let before = log.iter().take_while(is_bind).count();
     assert!((900..1100).contains(&before), "{before} binds before the first condition");
     let last = log.iter().rposition(|line| is_bind(&line)).unwrap();
-    assert!(log.iter().take(last).any(|line| !is_bind(&line)), "others follow before the last bind");
-    assert_eq!(log.len(), 2300, "each of them and each of their pods says so once");
+    assert!(log.iter().take(last).any(|line| !is_bind(&line)), "conditions follow before the last bind");
+    assert_eq!(log.len(), 2300, "each gang and each of its pods gets one condition");
 }
 
-// The condition waited for a crowd of binds. A scheduler that took over meanwhile released the gang when a node died.
+// Congestion delayed the condition. A scheduler that took over meanwhile released the gang when a node failed.
 #[tokio::test(start_paused = true)]
-async fn that_a_gang_was_scheduled_for_the_first_time_does_not_wait_for_binds() {
+async fn binds_do_not_delay_the_first_scheduled_condition_of_a_gang() {
     let server = SmallServer::new();
     (0..20).for_each(|node| server.node(&format!("n{node}"), 100));
     for group in 0..500 {
@@ -271,52 +237,52 @@ async fn that_a_gang_was_scheduled_for_the_first_time_does_not_wait_for_binds() 
     let log = server.log();
     assert_eq!(log.len(), 1500);
     for group in 0..500 {
-        let at = |line: String| log.iter().position(|one| *one == line).unwrap();
+        let at = |wanted: String| log.iter().position(|line| *line == wanted).unwrap();
         let bound = at(format!("bind p{group:03}-1")).max(at(format!("bind p{group:03}-0")));
-        let told = at(format!("g{group:03} PodGroupInitiallyScheduled=True Scheduled"));
-        assert!(told - bound <= 3, "gang {group}: {} writes in between", told - bound);
+        let reported = at(format!("g{group:03} PodGroupInitiallyScheduled=True Scheduled"));
+        assert!(reported - bound <= 3, "gang {group}: {} writes in between", reported - bound);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_gang_that_waits_for_more_of_them_are_not_called_unschedulable() {
+async fn pods_of_an_incomplete_gang_are_not_marked_unschedulable() {
     let server = SmallServer::new();
     server.node("n", 1);
     server.gang("g", 3);
     server.pods(&["a", "b"], Some("g"), None);
     start(&server, Config::default());
     settle(30).await;
-    assert_eq!(server.log(), [REFUSED], "the group says that it waits, its pods say nothing");
+    assert_eq!(server.log(), [REFUSED], "the group gets a condition, its pods none");
     server.pod("c", Some("g"), None);
     settle(30).await;
-    assert!(server.log().contains(&"a PodScheduled=False Unschedulable".to_owned()), "now nodes are missing");
+    assert!(server.log().contains(&"a PodScheduled=False Unschedulable".to_owned()), "now capacity is missing");
     server.remove("pods", "c");
     settle(30).await;
     let log = server.log();
-    let back = |pod: &str| format!("{pod} PodScheduled=False PodGroupNotReady");
-    assert!(log.contains(&back("a")) && log.contains(&back("b")), "{log:?}");
+    let not_ready = |pod: &str| format!("{pod} PodScheduled=False PodGroupNotReady");
+    assert!(log.contains(&not_ready("a")) && log.contains(&not_ready("b")), "{log:?}");
 }
 
-// 200 gangs of 64 that never fit, beside small pods that come and go, wrote every pod again and again.
+// With 200 gangs of 64 that never fit, and small pods that come and go, every pod was written again and again.
 #[tokio::test(start_paused = true)]
-async fn a_gang_that_waits_writes_its_pods_once_however_often_the_numbers_change() {
+async fn pods_of_a_refused_gang_are_written_once_when_only_numbers_change() {
     let server = SmallServer::new();
     server.node("n", 40);
     server.gang_of("g", 64, "train", 0);
     (0..64).for_each(|pod| server.pod_of(&format!("p{pod:02}"), "g", "train"));
     start(&server, Config::default());
     for second in 0..120 {
-        // Room for another number of the gang's pods each second.
+        // Each second another number of the gang's pods fits.
         server.pod(&format!("small-{second}"), None, Some("n"));
         if second % 3 == 2 {
-            (second - 2..second).for_each(|gone| server.remove("pods", &format!("small-{gone}")));
+            (second - 2..second).for_each(|number| server.remove("pods", &format!("small-{number}")));
         }
         settle(1).await;
     }
     let log = server.log();
-    let of = |what: &str| log.iter().filter(|line| line.contains(what)).count();
-    assert_eq!(of("PodScheduled"), 64, "once for each pod");
-    let groups = of("PodGroupInitiallyScheduled");
+    let count = |text: &str| log.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(count("PodScheduled"), 64, "once for each pod");
+    let groups = count("PodGroupInitiallyScheduled");
     assert!((2..=13).contains(&groups), "{groups} writes of the group, one every ten seconds");
     let events = server.events();
     assert_eq!(events.len(), 2, "one about the group, one about its Job: {events:?}");
@@ -351,23 +317,23 @@ async fn events_come_from_the_scheduler_that_the_pod_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_goes_with_whom_it_was_about() {
+async fn a_refusal_is_removed_with_its_unit() {
     let server = SmallServer::new();
     server.node("n", 1);
     server.gang("g", 2);
     server.pods(&["a", "b"], Some("g"), None);
     server.pod("busy", None, Some("n"));
     server.pod("single", None, None);
-    let answers = start(&server, Config::default());
+    let handle = start(&server, Config::default());
     settle(5).await;
-    assert_eq!(answers.refusals().len(), 2);
+    assert_eq!(handle.refusals().len(), 2);
     server.remove("pods", "single");
     settle(5).await;
-    assert_eq!(answers.refusals().into_keys().collect::<Vec<_>>(), [gang("g")]);
+    assert_eq!(handle.refusals().into_keys().collect::<Vec<_>>(), [gang("g")]);
     ["a", "b"].iter().for_each(|pod| server.remove("pods", pod));
     server.remove("podgroups", "g");
     settle(5).await;
-    assert!(answers.refusals().is_empty(), "{:?}", answers.refusals().keys());
+    assert!(handle.refusals().is_empty(), "{:?}", handle.refusals().keys());
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,12 +342,12 @@ async fn a_refusal_is_removed_when_another_scheduler_binds_the_pods() {
     server.node("n", 1);
     server.gang("g", 2);
     server.pods(&["a", "b"], Some("g"), None);
-    let answers = start(&server, Config::default());
+    let handle = start(&server, Config::default());
     settle(5).await;
-    assert!(answers.contains(&gang("g")));
+    assert!(handle.contains(&gang("g")));
     server.pods(&["a", "b"], Some("g"), Some("n"));
     settle(5).await;
-    assert!(answers.refusals().is_empty());
+    assert!(handle.refusals().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -401,7 +367,7 @@ async fn late_caches_cause_no_second_write() {
 
 // Not on the paused clock, which would jump whenever the scheduler waits for the thread.
 #[tokio::test]
-async fn a_core_on_its_own_thread_binds_and_refuses_as_one_in_place_does() {
+async fn a_core_on_its_own_thread_binds_and_refuses_like_one_in_place() {
     let server = SmallServer::new();
     server.node("n", 3);
     server.gang("g", 3);
@@ -409,18 +375,18 @@ async fn a_core_on_its_own_thread_binds_and_refuses_as_one_in_place_does() {
     server.gang("full", 2);
     server.pods(&["x", "y"], Some("full"), None);
     let mut groups = server.pod_groups.subscribe();
-    let answers = start(&server, Config { core_mode: CoreMode::OnThread, ..Config::default() });
-    let both_told = async {
-        let mut told = 0;
-        while told < 2 {
+    let handle = start(&server, Config { core_mode: CoreMode::OnThread, ..Config::default() });
+    let both_reported = async {
+        let mut conditions = 0;
+        while conditions < 2 {
             let group = groups.next().await.new.unwrap();
-            told += group.status.conditions.len();
+            conditions += group.status.conditions.len();
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), both_told).await.expect("both gangs are told");
+    tokio::time::timeout(Duration::from_secs(30), both_reported).await.expect("both gangs get a condition");
     let log = server.log();
     let binds: Vec<&String> = log.iter().filter(|line| line.starts_with("bind ")).collect();
     assert_eq!(binds, ["bind a", "bind b", "bind c"]);
     assert!(log.contains(&SCHEDULED.to_owned()), "{log:?}");
-    assert_eq!(answers.refusals().into_keys().collect::<Vec<_>>(), [gang("full")]);
+    assert_eq!(handle.refusals().into_keys().collect::<Vec<_>>(), [gang("full")]);
 }

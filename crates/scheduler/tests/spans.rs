@@ -1,4 +1,10 @@
-//! Decisions in the log.
+//! Decisions in the log. The test has its own process: while threads of other tests register the same callsites, tracing can
+//! miss a subscriber that is set meanwhile.
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "this test needs few of its functions")]
+#[path = "it/small_server.rs"]
+mod small_server;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -6,8 +12,7 @@ use std::sync::{Arc, Mutex};
 use phalanx_scheduler::Config;
 use tracing::Level;
 
-use crate::small_server::SmallServer;
-use crate::walks::{settle, start};
+use small_server::{SmallServer, settle, start};
 
 /// Captures log lines.
 #[derive(Clone, Default)]
