@@ -1,5 +1,5 @@
-//! Compares Phalanx with the real Kubernetes. `cargo xtask` passes its commands `conformance`, `kube` and `protobuf check` on
-//! to this program.
+//! Compares Phalanx with the real Kubernetes. `cargo xtask` passes its commands `conformance`, `kube`, `protobuf check` and
+//! `rbac` on to this program.
 
 mod api_server; // kube-apiserver and ours, the same requests; read this first
 mod builder; // what kube-controller-manager makes of Jobs, and what we do
@@ -10,6 +10,7 @@ mod protobuf; // objects in protobuf, as Go writes them and as we read them
 mod kube; // the real programs: built, and run as a throw-away control plane
 mod test_suites; // tests of testkit on the real control plane
 mod upstream; // Kubernetes' own integration suites on our components
+mod rbac; // the ClusterRoles of the guide
 mod document; // docs/conformance.md: each requirement and the tests that show it
 
 use clap::{Parser, Subcommand};
@@ -32,6 +33,8 @@ enum ConformanceCommand {
     /// The real Kubernetes programs, for the suites that run against the real thing
     #[command(subcommand)]
     Kube(kube::KubeTask),
+    /// Writes the ClusterRoles of docs/guides/cluster.md from the control loops
+    Rbac(rbac::Args),
 }
 
 /// Options of `cargo xtask conformance`.
@@ -71,6 +74,7 @@ fn main() -> std::process::ExitCode {
         ConformanceCommand::Conformance(args) => run_conformance(&args),
         ConformanceCommand::Protobuf(ProtobufTask::Check) => protobuf::check(),
         ConformanceCommand::Kube(task) => kube::run(&task),
+        ConformanceCommand::Rbac(args) => rbac::run(&args),
     })
 }
 

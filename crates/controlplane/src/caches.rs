@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use api::views::{
     CompositePodGroupView, CronJobView, JobView, NamespaceView, NodeView, PodDisruptionBudgetView, PodGroupView,
-    PodView, View, WorkloadView,
+    PodView, ResourceRef, View, WorkloadView,
 };
 use runtime::Cache;
 
@@ -97,6 +97,23 @@ impl CachedKind {
         CachedKind::Budgets,
         CachedKind::Pods,
     ];
+}
+
+impl CachedKind {
+    /// Where the kind is served.
+    pub fn resource(self) -> ResourceRef {
+        match self {
+            CachedKind::Namespaces => NamespaceView::RESOURCE,
+            CachedKind::Nodes => NodeView::RESOURCE,
+            CachedKind::PodGroups => PodGroupView::RESOURCE,
+            CachedKind::CompositePodGroups => CompositePodGroupView::RESOURCE,
+            CachedKind::Workloads => WorkloadView::RESOURCE,
+            CachedKind::CronJobs => CronJobView::RESOURCE,
+            CachedKind::Jobs => JobView::RESOURCE,
+            CachedKind::Budgets => PodDisruptionBudgetView::RESOURCE,
+            CachedKind::Pods => PodView::RESOURCE,
+        }
+    }
 }
 
 /// Names a cache's task.

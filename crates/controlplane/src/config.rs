@@ -1,4 +1,4 @@
-//! What runs in one process, and with which settings.
+//! Which components and control loops run in one process, and with which settings.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,14 +7,16 @@ use api::gates::Gates;
 use apiserver::AuditSink;
 use nodes::cluster::Cluster;
 
+use crate::control_loop::ControlLoop;
+use crate::control_loops;
 use crate::metrics::Metrics;
 use crate::process::ClientWrapper;
 use crate::queries::SchedulerQueries;
 
-/// A part of the control plane that can be left out or started again.
+/// A component of the control plane. Each can be left out and restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
-    /// Jobs and CronJobs, garbage, protected PodGroups, deleted namespaces.
+    /// The controllers.
     Controllers,
     /// The scheduler.
     Scheduler,
@@ -23,89 +25,54 @@ pub enum Component {
 }
 
 impl Component {
-    /// Every part, in the order they start.
+    /// Every component.
     pub const ALL: [Component; 3] = [Component::Nodes, Component::Controllers, Component::Scheduler];
 }
 
-/// One of the controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Controller {
-    /// Makes Workloads, PodGroups and pods of Jobs, and counts how the pods end.
-    Job,
-    /// Makes Jobs at the times that CronJobs name.
-    CronJob,
-    /// Deletes Jobs some time after their end.
-    Ttl,
-    /// Deletes what has lost its owners.
-    Gc,
-    /// Takes away pods that nobody else will.
-    PodGc,
-    /// Counts for PodDisruptionBudgets.
-    Disruption,
-    /// Keeps PodGroups while live pods name them.
-    PodGroupProtection,
-    /// Empties deleted namespaces.
-    Namespace,
-}
-
-impl Controller {
-    /// Every controller, in the order they start.
-    pub const ALL: [Controller; 8] = [
-        Controller::Job,
-        Controller::CronJob,
-        Controller::Ttl,
-        Controller::Gc,
-        Controller::PodGc,
-        Controller::Disruption,
-        Controller::PodGroupProtection,
-        Controller::Namespace,
-    ];
-}
-
-/// How the control plane, or a part of it, runs.
+/// Settings of a process.
 #[derive(Clone)]
 pub struct Config {
-    /// What of workload-aware scheduling is on.
+    /// Feature gates.
     pub gates: Gates,
     /// The simulated nodes.
     pub cluster: Cluster,
-    /// The parts that run.
+    /// The components that run.
     pub components: BTreeSet<Component>,
-    /// The controllers that run where [`Part::Controllers`] does.
-    pub controllers: BTreeSet<Controller>,
+    /// The controllers that run where [`Component::Controllers`] does.
+    pub controllers: Vec<&'static ControlLoop>,
     /// Settings of the Job controller.
     pub job: controllers::job::Config,
-    /// Settings of the collector of pods.
+    /// Settings of the pod garbage collector.
     pub pod_gc: controllers::podgc::Config,
     /// Settings of the scheduler.
     pub scheduler: scheduler::Config,
     /// Settings of the simulated kubelets.
     pub nodes: nodes::Config,
-    /// How long Events live after their last write. The server's; no concern of parts of a cluster.
+    /// How long the server keeps Events after their last write. Not used by [`RemoteComponents`](crate::RemoteComponents).
     pub event_ttl: Duration,
-    /// Whether a bind is refused that would take more of a node than there is. The server's.
+    /// Whether the server refuses a bind that over-commits a node.
     pub check_capacity: bool,
-    /// Who is told of every write. The server's.
+    /// Where the server audits every write.
     pub audit: Option<AuditSink>,
-    /// Where the parts count. Copies of a configuration share it.
+    /// Metrics. Clones of a configuration share them.
     pub metrics: Metrics,
-    /// Where the scheduler is asked. Copies of a configuration share it.
+    /// Queries to the scheduler. Clones of a configuration share them.
     pub queries: SchedulerQueries,
-    /// Put around every client that parts and caches get, not around the administrator's.
+    /// Wraps every client of components and caches, but not the administrator's.
     pub client_wrapper: Option<ClientWrapper>,
-    /// The lease that the parts of a cluster wait for; without one they run at once. No concern of a whole control plane,
-    /// whose store only one process can open.
+    /// The Lease that [`RemoteComponents`](crate::RemoteComponents) wait for; without one they start at once. A
+    /// [`ControlPlane`](crate::ControlPlane) needs none: only one process can open its store.
     pub election: Option<runtime::election::ElectionSettings>,
 }
 
 impl Config {
-    /// Everything runs, on the nodes of `cluster`.
+    /// All components and controllers, on the nodes of `cluster`.
     pub fn for_cluster(cluster: Cluster) -> Config {
         Config {
             gates: Gates::default(),
             cluster,
             components: Component::ALL.into(),
-            controllers: Controller::ALL.into(),
+            controllers: control_loops::controllers().collect(),
             job: controllers::job::Config::default(),
             pod_gc: controllers::podgc::Config::default(),
             scheduler: scheduler::Config::default(),
@@ -118,5 +85,14 @@ impl Config {
             client_wrapper: None,
             election: None,
         }
+    }
+    /// Whether `control_loop` runs in this process.
+    pub fn runs(&self, control_loop: &ControlLoop) -> bool {
+        self.components.contains(&control_loop.component) && self.enables(control_loop)
+    }
+
+    /// Whether `control_loop` runs where its component does.
+    pub(crate) fn enables(&self, control_loop: &ControlLoop) -> bool {
+        control_loop.component != Component::Controllers || self.controllers.contains(&control_loop)
     }
 }

@@ -1,32 +1,18 @@
-//! Who each part is. The server treats these like any user; the names are those of upstream's parts.
+//! Identities of the process itself. [`control_loops`](crate::control_loops) has those of the control loops.
 
 use apiserver::Identity;
 
+/// An administrator.
 pub(crate) fn admin() -> Identity {
-    identity("system:admin", &["system:masters"])
+    privileged("system:admin")
 }
 
+/// The caches, which all control loops of a process share.
 pub(crate) fn caches() -> Identity {
-    identity("system:phalanx", &["system:masters"])
+    privileged("system:phalanx")
 }
 
-pub(crate) fn scheduler() -> Identity {
-    identity("system:kube-scheduler", &[])
-}
-
-pub(crate) fn nodes() -> Identity {
-    identity("system:phalanx:nodes", &["system:nodes"])
-}
-
-/// A controller's service account.
-pub(crate) fn controller(name: &str) -> Identity {
-    identity(
-        &format!("system:serviceaccount:kube-system:{name}"),
-        &["system:serviceaccounts", "system:serviceaccounts:kube-system"],
-    )
-}
-
-fn identity(user: &str, groups: &[&str]) -> Identity {
-    let groups = groups.iter().copied().chain(["system:authenticated"]).map(str::to_owned).collect();
+fn privileged(user: &str) -> Identity {
+    let groups = ["system:masters", "system:authenticated"].map(str::to_owned).into();
     Identity { user: user.to_owned(), groups }
 }

@@ -8,9 +8,12 @@
 
 mod start; // the whole control plane in one process; read this first
 mod process; // the list of what runs, whichever server it talks to
-mod config; // which parts, and with which settings
+mod control_loop; // a control loop as one value
+pub mod control_loops; // all of them
+pub mod rbac; // their rights as ClusterRoles
+mod config; // which of them run, and with which settings
 mod caches; // one cache per kind, shared by all parts
-mod identity; // who each part is
+mod identity; // identities of the process itself
 mod metrics; // what the parts count
 mod queries; // what the scheduler answers
 mod remote_components; // some parts, against a server elsewhere
@@ -21,7 +24,8 @@ mod edge_thread; // its network edge, on a runtime of its own
 mod early_ack; // its disk when a check wants to see a loss
 
 pub use caches::Caches;
-pub use config::{Component, Config, Controller};
+pub use config::{Component, Config};
+pub use control_loop::{ControlLoop, Right, Role};
 pub use metrics::Metrics;
 pub use node_differences::NodeDifferences;
 pub use process::{ClientFactory, ClientWrapper};

@@ -13,7 +13,8 @@ use runtime::{Backoff, Capabilities, ListWatchConfig, Reachability, request};
 use tokio::sync::watch;
 
 use crate::caches::{CachedKind, Caches};
-use crate::config::{Component, Config, Controller};
+use crate::config::{Component, Config};
+use crate::control_loops;
 use crate::identity;
 use crate::process::{ClientFactory, Process};
 
@@ -69,7 +70,7 @@ impl RemoteComponents {
         let mut parts = RemoteComponents::start_caches(clock, random, client, health, config, &kinds, fence).await;
         let Process { config, .. } = &parts.process;
         if config.components.contains(&Component::Scheduler) {
-            connect(&parts.process.client(&identity::scheduler()), config.scheduler.max_binds_in_flight).await;
+            connect(&parts.process.client_of(&control_loops::SCHEDULER), config.scheduler.max_binds_in_flight).await;
         }
         match standing {
             // Only now, so that whoever wins can start at once.
@@ -210,74 +211,37 @@ async fn register_nodes(process: &Process) {
 
 async fn ready_nodes(process: &Process) -> Result<(), kube::Error> {
     process.register_nodes().await?;
-    nodes::clear_not_ready(&process.client(&identity::nodes())).await
+    nodes::clear_not_ready(&process.client_of(&control_loops::NODES)).await
 }
 
-/// The kinds that the parts of `config` read: nothing else is asked of the server, nor needs to be allowed.
+/// The kinds that the control loops of `config` read. Other kinds are not listed, and need no rights.
 fn kinds_read_by(config: &Config) -> BTreeSet<CachedKind> {
-    let mut kinds = BTreeSet::new();
-    for part in &config.components {
-        match part {
-            Component::Nodes => kinds.extend([CachedKind::Nodes, CachedKind::Pods]),
-            Component::Scheduler => {
-                kinds.extend([
-                    CachedKind::Nodes,
-                    CachedKind::PodGroups,
-                    CachedKind::CompositePodGroups,
-                    CachedKind::Pods,
-                ]);
-            }
-            Component::Controllers => config.controllers.iter().for_each(|controller| match controller {
-                Controller::Job => {
-                    kinds.extend([
-                        CachedKind::Namespaces,
-                        CachedKind::PodGroups,
-                        CachedKind::Workloads,
-                        CachedKind::Jobs,
-                        CachedKind::Pods,
-                    ]);
-                }
-                Controller::CronJob => kinds.extend([CachedKind::CronJobs, CachedKind::Jobs]),
-                Controller::Ttl => kinds.extend([CachedKind::Jobs]),
-                Controller::PodGc => kinds.extend([CachedKind::Nodes, CachedKind::Pods]),
-                Controller::Disruption => kinds.extend([CachedKind::Budgets, CachedKind::Pods]),
-                Controller::Gc => {
-                    kinds.extend([CachedKind::PodGroups, CachedKind::CompositePodGroups, CachedKind::Workloads]);
-                    kinds.extend([CachedKind::CronJobs, CachedKind::Jobs, CachedKind::Pods]);
-                }
-                Controller::PodGroupProtection => {
-                    kinds.extend([CachedKind::PodGroups, CachedKind::CompositePodGroups, CachedKind::Pods]);
-                }
-                Controller::Namespace => kinds.extend([CachedKind::Namespaces]),
-            }),
-        }
-    }
-    kinds
+    let running = control_loops::ALL.into_iter().filter(|control_loop| config.runs(control_loop));
+    running.flat_map(|control_loop| control_loop.reads).copied().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control_loop::ControlLoop;
+    use crate::control_loops::{CRON_JOB, JOB, NAMESPACE, TTL};
 
     #[test]
-    fn a_part_reads_no_more_than_it_needs() {
-        let only = |part: Component, controllers: &[Controller]| {
+    fn a_process_caches_only_what_its_control_loops_read() {
+        let only = |component: Component, controllers: &[&'static ControlLoop]| {
             let config = Config {
-                components: [part].into(),
-                controllers: controllers.iter().copied().collect(),
+                components: [component].into(),
+                controllers: controllers.to_vec(),
                 ..Config::for_cluster(Cluster::default())
             };
             kinds_read_by(&config).into_iter().collect::<Vec<CachedKind>>()
         };
         let groups = [CachedKind::Nodes, CachedKind::PodGroups, CachedKind::CompositePodGroups, CachedKind::Pods];
         assert_eq!(only(Component::Scheduler, &[]), groups);
-        assert_eq!(only(Component::Nodes, &Controller::ALL), [CachedKind::Nodes, CachedKind::Pods]);
-        assert_eq!(only(Component::Controllers, &[Controller::Namespace]), [CachedKind::Namespaces]);
-        assert_eq!(
-            only(Component::Controllers, &[Controller::CronJob, Controller::Ttl]),
-            [CachedKind::CronJobs, CachedKind::Jobs]
-        );
-        let job = only(Component::Controllers, &[Controller::Job]);
+        assert_eq!(only(Component::Nodes, &[&JOB, &NAMESPACE]), [CachedKind::Nodes, CachedKind::Pods]);
+        assert_eq!(only(Component::Controllers, &[&NAMESPACE]), [CachedKind::Namespaces]);
+        assert_eq!(only(Component::Controllers, &[&CRON_JOB, &TTL]), [CachedKind::CronJobs, CachedKind::Jobs]);
+        let job = only(Component::Controllers, &[&JOB]);
         assert_eq!(
             job,
             [CachedKind::Namespaces, CachedKind::PodGroups, CachedKind::Workloads, CachedKind::Jobs, CachedKind::Pods]

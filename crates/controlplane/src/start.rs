@@ -142,7 +142,7 @@ impl ControlPlane {
 
     /// What the scheduler refuses right now, and why.
     pub fn answers(&self) -> &SchedulerHandle {
-        &self.process.answers
+        &self.process.scheduler
     }
 
     /// Ends `part` wherever it is and starts it again with nothing in memory.

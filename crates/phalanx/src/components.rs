@@ -1,6 +1,5 @@
 //! `phalanx scheduler`, `phalanx controllers` and `phalanx nodes`: one part each, for a cluster that is there already.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -9,9 +8,10 @@ use std::time::Duration;
 
 use api::gates::Gates;
 use api::{Clock, Random};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use controlplane::health_listener::{self, HealthContext};
-use controlplane::{Component, Config, Controller, CoreMode, Health, RemoteComponents};
+use controlplane::{Component, Config, ControlLoop, CoreMode, Health, RemoteComponents, control_loops};
 use nodes::cluster::Cluster;
 use nodes::pod_lifecycle::RunTime;
 use runtime::election;
@@ -140,8 +140,8 @@ pub struct ControllersArgs {
     #[command(flatten)]
     pub election: ElectionArgs,
     /// Which ones; kube-controller-manager does the work of those that are left out
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "job")]
-    pub controllers: Vec<ControllerName>,
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "job", value_parser = controller_names())]
+    pub controllers: Vec<&'static ControlLoop>,
 }
 
 /// Options of `phalanx nodes`.
@@ -160,40 +160,12 @@ pub struct NodesArgs {
     pub run_seconds: Option<RunTime>,
 }
 
-/// A controller, as the command line names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ControllerName {
-    /// Workloads, PodGroups and pods of Jobs
-    Job,
-    /// Jobs at the times that CronJobs name
-    Cronjob,
-    /// Jobs that ended long enough ago
-    Ttl,
-    /// What has lost its owners
-    Gc,
-    /// Pods that nobody else takes away
-    Podgc,
-    /// What PodDisruptionBudgets allow
-    Disruption,
-    /// PodGroups that are in use
-    PodgroupProtection,
-    /// Namespaces that are deleted
-    Namespace,
-}
-
-impl ControllerName {
-    fn controller(self) -> Controller {
-        match self {
-            ControllerName::Job => Controller::Job,
-            ControllerName::Cronjob => Controller::CronJob,
-            ControllerName::Ttl => Controller::Ttl,
-            ControllerName::Gc => Controller::Gc,
-            ControllerName::Podgc => Controller::PodGc,
-            ControllerName::Disruption => Controller::Disruption,
-            ControllerName::PodgroupProtection => Controller::PodGroupProtection,
-            ControllerName::Namespace => Controller::Namespace,
-        }
-    }
+/// The names of the controllers on the command line.
+fn controller_names() -> impl TypedValueParser<Value = &'static ControlLoop> {
+    let names =
+        control_loops::controllers().map(|controller| PossibleValue::new(controller.name).help(controller.about));
+    let known = "the parser accepts only names of controllers";
+    PossibleValuesParser::new(names).map(move |name| control_loops::controller(&name).expect(known))
 }
 
 /// `phalanx scheduler`: returns the exit code.
@@ -241,11 +213,10 @@ fn with_leader_election(
 /// `phalanx controllers`: returns the exit code.
 pub fn controllers(args: &ControllersArgs) -> u8 {
     run_component(&args.component, |file, gates| {
-        let controllers: BTreeSet<Controller> = args.controllers.iter().map(|name| name.controller()).collect();
         let mut config =
             Config { components: [Component::Controllers].into(), ..file.plane(gates, Cluster::default()) };
-        config.job.own_gc = controllers.contains(&Controller::Gc);
-        config.controllers = controllers;
+        config.job.own_gc = args.controllers.contains(&&control_loops::GC);
+        config.controllers.clone_from(&args.controllers);
         config.election = args.election.settings("phalanx-controllers")?;
         Ok(config)
     })

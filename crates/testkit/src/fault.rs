@@ -27,6 +27,7 @@ mod rule; // what a test writes down
 mod observed_request; // what a request asks for
 mod decide; // rules and a request → what happens
 mod injected_status; // answers for the server
+mod declared_rights; // requests that a control loop does not declare
 mod layer; // requests: does what was decided
 mod events; // watches: the same for every event
 mod proxy; // the same over HTTP

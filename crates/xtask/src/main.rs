@@ -32,6 +32,9 @@ enum XtaskCommand {
     Conformance(ToolArgs),
     /// Writes docs/images/run.svg from what `phalanx run` prints on a terminal
     Picture(picture::Args),
+    /// Writes the ClusterRoles of docs/guides/cluster.md from the control loops
+    #[command(disable_help_flag = true)]
+    Rbac(ToolArgs),
     /// Writes the compact schema file from the Go module k8s.io/kubernetes
     Schema(schema::Args),
     /// The protobuf form of the kinds that the server takes
@@ -83,9 +86,10 @@ fn run(task: XtaskCommand) -> anyhow::Result<()> {
         XtaskCommand::Schema(args) => schema::run(&args),
         XtaskCommand::Protobuf(ProtobufTask::Table) => protobuf::write_table(),
         XtaskCommand::Bench(_) => BENCH.replace_process(),
-        XtaskCommand::Conformance(_) | XtaskCommand::Kube(_) | XtaskCommand::Protobuf(ProtobufTask::Check) => {
-            CONFORMANCE.replace_process()
-        }
+        XtaskCommand::Conformance(_)
+        | XtaskCommand::Kube(_)
+        | XtaskCommand::Protobuf(ProtobufTask::Check)
+        | XtaskCommand::Rbac(_) => CONFORMANCE.replace_process(),
         XtaskCommand::Tour(_)
         | XtaskCommand::Fuzz(_)
         | XtaskCommand::Kill(_)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use api::views::{Index, PodGroupView, View, WorkloadView};
 use api::{Random, Revision, Timestamp};
-use controlplane::{Component, Config, ControlPlane, ControlPlaneEnvironment, Controller};
+use controlplane::{Component, Config, ControlPlane, ControlPlaneEnvironment, control_loops};
 use futures::future::try_join_all;
 use nodes::cluster::Cluster;
 use runtime::{Cache, TokioClock, request};
@@ -75,7 +75,7 @@ async fn store_with_groups(pairs: usize) -> anyhow::Result<Store> {
     };
     let mut config = Config::for_cluster(Cluster::default());
     config.components = [Component::Controllers].into();
-    config.controllers = [Controller::Job].into();
+    config.controllers = vec![&control_loops::JOB];
     let plane = ControlPlane::start(world, config).await?;
     let client = plane.client();
     let jobs: Vec<usize> = (0..pairs).collect();

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tower::{BoxError, Service};
 
 use super::decide::{FaultRules, RuleCounts, RuleId};
+use super::declared_rights::undeclared;
 use super::events;
 use super::observed_request::ObservedRequest;
 use super::rule::{EventFault, Fault, FaultRule};
@@ -109,6 +110,10 @@ impl Faults {
         let (parts, body) = request.into_parts();
         let forward = || forward(client, &parts, &body);
         let Some(asked) = ObservedRequest::read(user, &parts.method, &parts.uri, &body) else { return forward().await };
+        if let Some(reason) = undeclared(&asked) {
+            // The control loop makes no progress, and the reason is in the output of the test.
+            panic!("{reason}");
+        }
         let fault = self.rules().decide(&asked);
         self.0.rules_consulted.notify_waiters();
         let response = match fault {

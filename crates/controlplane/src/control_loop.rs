@@ -1,0 +1,101 @@
+//! A control loop as one value: its name, its user, what it reads and writes, and how it runs.
+
+use std::fmt;
+
+use apiserver::Identity;
+use apiserver::request::Verb;
+use futures::future::BoxFuture;
+
+use crate::caches::CachedKind;
+use crate::config::Component;
+use crate::process::Process;
+
+/// One control loop: a controller, the scheduler, or the simulated kubelets. [`control_loops`](crate::control_loops) has
+/// all of them.
+pub struct ControlLoop {
+    /// Its name: in `--controllers`, in the names of its tasks, in the log.
+    pub name: &'static str,
+    /// One line for help texts.
+    pub about: &'static str,
+    /// The component it belongs to.
+    pub component: Component,
+    /// Its user, where it runs in the same process as the server. Elsewhere it is the user of the kubeconfig.
+    pub user: &'static str,
+    /// The groups of that user, besides `system:authenticated`.
+    pub groups: &'static [&'static str],
+    /// The kinds it reads from the shared caches, which list and watch them.
+    pub(crate) reads: &'static [CachedKind],
+    /// What it requests besides, by ClusterRole. The first role also has the rights of the caches.
+    pub roles: &'static [Role],
+    /// Makes the future that runs it.
+    pub(crate) start: fn(&mut Process, &'static ControlLoop) -> BoxFuture<'static, ()>,
+}
+
+/// Rights under the name of the ClusterRole that has them. Control loops can share a role.
+#[derive(Clone, Copy, Debug)]
+pub struct Role {
+    /// The ClusterRole.
+    pub name: &'static str,
+    /// Its rights.
+    pub rights: &'static [Right],
+}
+
+/// Verbs that are allowed on one resource, in the terms of RBAC.
+#[derive(Clone, Copy, Debug)]
+pub struct Right {
+    /// API group; empty for the core group, `*` for all.
+    pub group: &'static str,
+    /// Resource or subresource: `pods`, `pods/status`, `*`.
+    pub resource: &'static str,
+    /// The verbs.
+    pub verbs: &'static [Verb],
+}
+
+/// Verbs of a cache.
+pub(crate) const CACHE_VERBS: &[Verb] = &[Verb::List, Verb::Watch];
+
+impl ControlLoop {
+    /// Its identity, where it runs in the same process as the server.
+    pub(crate) fn identity(&self) -> Identity {
+        let groups = self.groups.iter().copied().chain(["system:authenticated"]).map(str::to_owned).collect();
+        Identity { user: self.user.to_owned(), groups }
+    }
+
+    /// Every right it declares, with its role; those of its caches come first.
+    pub(crate) fn rights(&self) -> impl Iterator<Item = (&'static str, Right)> + '_ {
+        let cache_role = self.roles.first().map(|role| role.name);
+        let cached = self.reads.iter().map(|kind| {
+            let resource = kind.resource();
+            Right { group: resource.group, resource: resource.plural, verbs: CACHE_VERBS }
+        });
+        let cached = cached.filter_map(move |right| cache_role.map(|role| (role, right)));
+        cached.chain(self.roles.iter().flat_map(|role| role.rights.iter().map(|right| (role.name, *right))))
+    }
+
+    /// Whether it declares a request. `resource` is a resource or subresource of `group`.
+    pub fn declares(&self, verb: Verb, group: &str, resource: &str) -> bool {
+        self.rights().any(|(_, right)| right.allows(verb, group, resource))
+    }
+}
+
+impl Right {
+    fn allows(&self, verb: Verb, group: &str, resource: &str) -> bool {
+        let matches = |pattern: &str, text: &str| pattern == "*" || pattern == text;
+        self.verbs.contains(&verb) && matches(self.group, group) && matches(self.resource, resource)
+    }
+}
+
+/// Two control loops are the same if they have the same name.
+impl PartialEq for ControlLoop {
+    fn eq(&self, other: &ControlLoop) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for ControlLoop {}
+
+impl fmt::Debug for ControlLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ControlLoop").field(&self.name).finish()
+    }
+}

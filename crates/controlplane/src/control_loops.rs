@@ -1,0 +1,424 @@
+//! The control loops of Phalanx, one value each.
+//!
+//! In: the caches, clients, clock and settings of a process.
+//! Out: one future per control loop, and the rights that it needs.
+//! Holds: no other list of control loops exists. What starts, which caches fill, the names in `--controllers` and the
+//! ClusterRoles of the guide come from here.
+
+use api::gates::Gate;
+use apiserver::request::Verb::{Create, Delete, DeleteCollection, Get, List, Patch, Update};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::caches::CachedKind;
+use crate::config::Component;
+use crate::control_loop::{ControlLoop, Right, Role};
+use crate::process::Process;
+
+/// Every control loop; those of a component in the order they start.
+pub static ALL: [&ControlLoop; 10] =
+    [&NODES, &JOB, &CRON_JOB, &TTL, &GC, &POD_GC, &DISRUPTION, &POD_GROUP_PROTECTION, &NAMESPACE, &SCHEDULER];
+
+/// The controllers, in the order they start.
+pub fn controllers() -> impl Iterator<Item = &'static ControlLoop> {
+    ALL.into_iter().filter(|control_loop| control_loop.component == Component::Controllers)
+}
+
+/// The controller with this name.
+pub fn controller(name: &str) -> Option<&'static ControlLoop> {
+    controllers().find(|controller| controller.name == name)
+}
+
+/// The groups of a service account in kube-system, as which upstream runs each of its controllers.
+const SERVICE_ACCOUNT: &[&str] = &["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+
+const EVENTS: Right = right("", "events", &[Create, Patch]);
+/// For leader election. Processes without it do not need the right.
+const LEASES: Right = right("coordination.k8s.io", "leases", &[Get, Create, Update]);
+
+const fn right(group: &'static str, resource: &'static str, verbs: &'static [apiserver::request::Verb]) -> Right {
+    Right { group, resource, verbs }
+}
+
+/// The simulated kubelets.
+pub static NODES: ControlLoop = ControlLoop {
+    name: "nodes",
+    about: "Simulated nodes and the pods on them",
+    component: Component::Nodes,
+    user: "system:phalanx:nodes",
+    groups: &["system:nodes"],
+    reads: &[CachedKind::Nodes, CachedKind::Pods],
+    roles: &[Role {
+        name: "phalanx-nodes",
+        rights: &[
+            right("", "nodes", &[Create, Patch]),
+            right("", "pods", &[Delete]),
+            right("", "pods/status", &[Patch]),
+            EVENTS,
+        ],
+    }],
+    start: start_nodes,
+};
+
+fn start_nodes(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let context = nodes::KubeletContext {
+        client: process.client_of(this),
+        pods: process.caches.pods.clone(),
+        nodes: process.caches.nodes.clone(),
+        clock: process.clock.clone(),
+        recorder: process.recorder(this, "kubelet"),
+        config: process.config.nodes,
+    };
+    nodes::run(context).boxed()
+}
+
+/// The scheduler.
+pub static SCHEDULER: ControlLoop = ControlLoop {
+    name: "scheduler",
+    about: "Places pods on nodes",
+    component: Component::Scheduler,
+    user: "system:kube-scheduler",
+    groups: &[],
+    reads: &[CachedKind::Nodes, CachedKind::PodGroups, CachedKind::CompositePodGroups, CachedKind::Pods],
+    roles: &[Role {
+        name: "phalanx-scheduler",
+        rights: &[
+            right("", "pods", &[Get, Delete]),
+            right("", "pods/binding", &[Create]),
+            right("", "pods/status", &[Patch]),
+            right("scheduling.k8s.io", "podgroups/status", &[Patch]),
+            LEASES,
+            EVENTS,
+        ],
+    }],
+    start: start_scheduler,
+};
+
+fn start_scheduler(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let name = process.config.scheduler.name().to_owned();
+    let recorder = process.recorder(this, &name);
+    let context = scheduler::SchedulerContext {
+        client: process.client_of(this),
+        pods: process.caches.pods.clone(),
+        nodes: process.caches.nodes.clone(),
+        pod_groups: process.caches.pod_groups.clone(),
+        composite_pod_groups: process.caches.composite_pod_groups.clone(),
+        clock: process.clock.clone(),
+        recorder,
+        config: scheduler_config(process),
+        handle: process.scheduler.clone(),
+        metrics: process.config.metrics.scheduler.clone(),
+        monitor: process.bind_monitor.clone(),
+    };
+    scheduler::run(context).boxed()
+}
+
+fn scheduler_config(process: &Process) -> scheduler::Config {
+    let mut config = process.config.scheduler.clone();
+    config.by_groups &= process.config.gates.enabled(Gate::GenericWorkload);
+    // A pod of a gang that is released must be created again and must not count as a failure. Another Job controller may
+    // do neither. If ours runs in another process, the groups that it created show it.
+    config.core.release_only_ours = !process.config.runs(&JOB);
+    config
+}
+
+/// The Job controller.
+pub static JOB: ControlLoop = ControlLoop {
+    name: "job",
+    about: "Workloads, PodGroups and pods of Jobs",
+    component: Component::Controllers,
+    user: "system:serviceaccount:kube-system:job-controller",
+    groups: SERVICE_ACCOUNT,
+    reads: &[CachedKind::Namespaces, CachedKind::PodGroups, CachedKind::Workloads, CachedKind::Jobs, CachedKind::Pods],
+    roles: &[
+        Role {
+            name: "phalanx-controllers",
+            rights: &[
+                right("batch", "jobs", &[Get]),
+                right("batch", "jobs/status", &[Patch]),
+                // The admission plugin OwnerReferencesPermissionEnforcement checks `update` on the finalizers of an owner
+                // with `blockOwnerDeletion`.
+                right("batch", "jobs/finalizers", &[Update]),
+                right("", "pods", &[Create, Patch, Delete]),
+                right("scheduling.k8s.io", "workloads", &[Get, Create, Patch, Delete]),
+                right("scheduling.k8s.io", "workloads/finalizers", &[Update]),
+                right("scheduling.k8s.io", "podgroups", &[Get, Create, Patch, Delete]),
+                right("scheduling.k8s.io", "podgroups/finalizers", &[Update]),
+                right("scheduling.k8s.io", "compositepodgroups", &[Get]),
+                LEASES,
+                EVENTS,
+            ],
+        },
+        // Examples of kinds between Jobs and the root owner, which a cluster replaces by its own.
+        Role {
+            name: "phalanx-owners",
+            rights: &[right("jobset.x-k8s.io", "jobsets", &[Get]), right("trainer.kubeflow.org", "trainjobs", &[Get])],
+        },
+    ],
+    start: start_job,
+};
+
+fn start_job(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let context = controllers::job::JobContext {
+        recorder: process.recorder(this, "job-controller"),
+        client: process.client_of(this),
+        jobs: process.caches.jobs.clone(),
+        pods: process.caches.pods.clone(),
+        workloads: process.caches.workloads.clone(),
+        pod_groups: process.caches.pod_groups.clone(),
+        namespaces: process.caches.namespaces.clone(),
+        clock: process.clock.clone(),
+        capabilities: process.capabilities.clone(),
+        config: process.config.job.clone(),
+        gates: process.config.gates,
+        metrics: process.controller_metrics(),
+    };
+    controllers::job::run(context).boxed()
+}
+
+/// The CronJob controller.
+pub static CRON_JOB: ControlLoop = ControlLoop {
+    name: "cronjob",
+    about: "Jobs at the times of CronJobs",
+    component: Component::Controllers,
+    user: "system:serviceaccount:kube-system:cronjob-controller",
+    groups: SERVICE_ACCOUNT,
+    reads: &[CachedKind::CronJobs, CachedKind::Jobs],
+    roles: &[Role {
+        name: "phalanx-cronjobs",
+        rights: &[
+            right("batch", "cronjobs/status", &[Patch]),
+            right("batch", "cronjobs/finalizers", &[Update]),
+            right("batch", "jobs", &[Get, Create, Delete]),
+            EVENTS,
+        ],
+    }],
+    start: start_cron_job,
+};
+
+fn start_cron_job(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let context = controllers::cronjob::CronJobContext {
+        recorder: process.recorder(this, "cronjob-controller"),
+        client: process.client_of(this),
+        cron_jobs: process.caches.cron_jobs.clone(),
+        jobs: process.caches.jobs.clone(),
+        clock: process.clock.clone(),
+        config: controllers::cronjob::Config::default(),
+        metrics: process.controller_metrics(),
+    };
+    controllers::cronjob::run(context).boxed()
+}
+
+/// The controller of `ttlSecondsAfterFinished`.
+pub static TTL: ControlLoop = ControlLoop {
+    name: "ttl",
+    about: "Deletes Jobs some time after their end",
+    component: Component::Controllers,
+    user: "system:serviceaccount:kube-system:ttl-after-finished-controller",
+    groups: SERVICE_ACCOUNT,
+    reads: &[CachedKind::Jobs],
+    roles: &[Role { name: "phalanx-cronjobs", rights: &[right("batch", "jobs", &[Get, Delete])] }],
+    start: start_ttl,
+};
+
+fn start_ttl(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let context = controllers::ttl::TtlContext {
+        client: process.client_of(this),
+        jobs: process.caches.jobs.clone(),
+        clock: process.clock.clone(),
+        metrics: process.controller_metrics(),
+    };
+    controllers::ttl::run(context).boxed()
+}
+
+/// The garbage collector.
+pub static GC: ControlLoop = ControlLoop {
+    name: "gc",
+    about: "Deletes objects without their owners",
+    component: Component::Controllers,
+    user: "system:serviceaccount:kube-system:generic-garbage-collector",
+    groups: SERVICE_ACCOUNT,
+    reads: &[
+        CachedKind::PodGroups,
+        CachedKind::CompositePodGroups,
+        CachedKind::Workloads,
+        CachedKind::CronJobs,
+        CachedKind::Jobs,
+        CachedKind::Pods,
+    ],
+    roles: &[Role {
+        name: "phalanx-gc",
+        rights: &[
+            right("", "pods", &[Get, Patch, Delete]),
+            right("", "nodes", &[Get]),
+            right("", "namespaces", &[Get]),
+            right("batch", "jobs", &[Get, Patch, Delete]),
+            right("batch", "cronjobs", &[Get, Patch, Delete]),
+            right("scheduling.k8s.io", "workloads", &[Get, Patch, Delete]),
+            right("scheduling.k8s.io", "podgroups", &[Get, Patch, Delete]),
+            right("scheduling.k8s.io", "compositepodgroups", &[Get, Patch, Delete]),
+        ],
+    }],
+    start: start_gc,
+};
+
+fn start_gc(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let caches = &process.caches;
+    let context = controllers::gc::GcContext::new(process.client_of(this), process.controller_metrics())
+        .with_cache(&caches.cron_jobs)
+        .with_cache(&caches.jobs)
+        .with_cache(&caches.workloads)
+        .with_cache(&caches.composite_pod_groups)
+        .with_cache(&caches.pod_groups)
+        .with_cache(&caches.pods);
+    controllers::gc::run(context).boxed()
+}
+
+/// The pod garbage collector.
+pub static POD_GC: ControlLoop = ControlLoop {
+    name: "podgc",
+    about: "Deletes pods that no other controller deletes",
+    component: Component::Controllers,
+    user: "system:serviceaccount:kube-system:pod-garbage-collector",
+    groups: SERVICE_ACCOUNT,
+    reads: &[CachedKind::Nodes, CachedKind::Pods],
+    roles: &[Role {
+        name: "phalanx-cronjobs",
+        rights: &[right("", "nodes", &[Get]), right("", "pods", &[Delete]), right("", "pods/status", &[Patch])],
+    }],
+    start: start_pod_gc,
+};
+
+fn start_pod_gc(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let context = controllers::podgc::PodGcContext {
+        client: process.client_of(this),
+        pods: process.caches.pods.clone(),
+        nodes: process.caches.nodes.clone(),
+        clock: process.clock.clone(),
+        config: process.config.pod_gc.clone(),
+        metrics: process.controller_metrics(),
+    };
+    controllers::podgc::run(context).boxed()
+}
+
+/// The controller of PodDisruptionBudgets.
+pub static DISRUPTION: ControlLoop = ControlLoop {
+    name: "disruption",
+    about: "Status of PodDisruptionBudgets",
+    component: Component::Controllers,
+    user: "system:serviceaccount:kube-system:disruption-controller",
+    groups: SERVICE_ACCOUNT,
+    reads: &[CachedKind::Budgets, CachedKind::Pods],
+    roles: &[Role {
+        name: "phalanx-budgets",
+        rights: &[right("policy", "poddisruptionbudgets/status", &[Patch]), EVENTS],
+    }],
+    start: start_disruption,
+};
+
+fn start_disruption(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let context = controllers::disruption::DisruptionContext {
+        // The component that kube-controller-manager's disruption controller names.
+        recorder: process.recorder(this, "controllermanager"),
+        client: process.client_of(this),
+        budgets: process.caches.budgets.clone(),
+        pods: process.caches.pods.clone(),
+        clock: process.clock.clone(),
+        metrics: process.controller_metrics(),
+    };
+    controllers::disruption::run(context).boxed()
+}
+
+/// The controller that keeps PodGroups in use.
+// Upstream: without gate GenericWorkload this controller is absent, and groups created before cannot be deleted.
+pub static POD_GROUP_PROTECTION: ControlLoop = ControlLoop {
+    name: "podgroup-protection",
+    about: "Keeps PodGroups while live pods name them",
+    component: Component::Controllers,
+    user: "system:serviceaccount:kube-system:podgroup-protection-controller",
+    groups: SERVICE_ACCOUNT,
+    reads: &[CachedKind::PodGroups, CachedKind::CompositePodGroups, CachedKind::Pods],
+    roles: &[Role {
+        name: "phalanx-cronjobs",
+        rights: &[
+            right("scheduling.k8s.io", "podgroups", &[Patch]),
+            right("scheduling.k8s.io", "compositepodgroups", &[Patch]),
+        ],
+    }],
+    start: start_pod_group_protection,
+};
+
+fn start_pod_group_protection(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let context = controllers::podgroup_protection::PodGroupProtectionContext {
+        client: process.client_of(this),
+        composite_pod_groups: process.caches.composite_pod_groups.clone(),
+        pod_groups: process.caches.pod_groups.clone(),
+        pods: process.caches.pods.clone(),
+        metrics: process.controller_metrics(),
+    };
+    controllers::podgroup_protection::run(context).boxed()
+}
+
+/// The namespace controller. It deletes objects of every namespaced kind that the server has.
+pub static NAMESPACE: ControlLoop = ControlLoop {
+    name: "namespace",
+    about: "Empties deleted namespaces",
+    component: Component::Controllers,
+    user: "system:serviceaccount:kube-system:namespace-controller",
+    groups: SERVICE_ACCOUNT,
+    reads: &[CachedKind::Namespaces],
+    roles: &[Role {
+        name: "phalanx-namespace",
+        rights: &[
+            right("", "namespaces", &[Get]),
+            right("", "namespaces/status", &[Patch]),
+            right("", "namespaces/finalize", &[Update]),
+            right("*", "*", &[List, Delete, DeleteCollection]),
+        ],
+    }],
+    start: start_namespace,
+};
+
+fn start_namespace(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
+    let context = controllers::namespace::NamespaceContext {
+        client: process.client_of(this),
+        namespaces: process.caches.namespaces.clone(),
+        clock: process.clock.clone(),
+        config: controllers::namespace::Config::default(),
+        metrics: process.controller_metrics(),
+    };
+    controllers::namespace::run(context).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_control_loop_has_its_own_name_and_user() {
+        let names: BTreeSet<&str> = ALL.iter().map(|control_loop| control_loop.name).collect();
+        let users: BTreeSet<&str> = ALL.iter().map(|control_loop| control_loop.user).collect();
+        assert_eq!((names.len(), users.len()), (ALL.len(), ALL.len()));
+        for control_loop in ALL {
+            assert!(!control_loop.roles.is_empty(), "{}: its caches need a role", control_loop.name);
+        }
+    }
+
+    #[test]
+    fn declared_rights_cover_caches_and_writes_and_no_more() {
+        use apiserver::request::Verb::Watch;
+        for (verb, group, resource, want) in [
+            (Watch, "", "pods", true),
+            (Create, "", "pods/binding", true),
+            (Create, "", "pods", false),
+            (Patch, "", "pods", false),
+            (Get, "", "secrets", false),
+        ] {
+            assert_eq!(SCHEDULER.declares(verb, group, resource), want, "{verb:?} {group} {resource}");
+        }
+        assert!(NAMESPACE.declares(Delete, "batch", "jobs"));
+        assert!(!NAMESPACE.declares(Create, "batch", "jobs"));
+    }
+}
