@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use api::kinds::ApiResource;
 use api::views::{
     CompositePodGroupView, CronJobView, JobView, NamespaceView, NodeView, PodDisruptionBudgetView, PodGroupView,
-    PodView, ResourceRef, View, WorkloadView,
+    PodView, View, WorkloadView,
 };
 use runtime::Cache;
 
@@ -101,7 +102,7 @@ impl CachedKind {
 
 impl CachedKind {
     /// Where the kind is served.
-    pub fn resource(self) -> ResourceRef {
+    pub fn resource(self) -> &'static ApiResource {
         match self {
             CachedKind::Namespaces => NamespaceView::RESOURCE,
             CachedKind::Nodes => NodeView::RESOURCE,

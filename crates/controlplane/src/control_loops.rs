@@ -249,14 +249,14 @@ pub static GC: ControlLoop = ControlLoop {
     roles: &[Role {
         name: "phalanx-gc",
         rights: &[
-            right("", "pods", &[Get, Patch, Delete]),
-            right("", "nodes", &[Get]),
-            right("", "namespaces", &[Get]),
-            right("batch", "jobs", &[Get, Patch, Delete]),
-            right("batch", "cronjobs", &[Get, Patch, Delete]),
-            right("scheduling.k8s.io", "workloads", &[Get, Patch, Delete]),
-            right("scheduling.k8s.io", "podgroups", &[Get, Patch, Delete]),
-            right("scheduling.k8s.io", "compositepodgroups", &[Get, Patch, Delete]),
+            // Owners can be of any kind that is served.
+            right("*", "*", &[Get]),
+            right("", "pods", &[Patch, Delete]),
+            right("batch", "jobs", &[Patch, Delete]),
+            right("batch", "cronjobs", &[Patch, Delete]),
+            right("scheduling.k8s.io", "workloads", &[Patch, Delete]),
+            right("scheduling.k8s.io", "podgroups", &[Patch, Delete]),
+            right("scheduling.k8s.io", "compositepodgroups", &[Patch, Delete]),
         ],
     }],
     start: start_gc,
