@@ -85,12 +85,7 @@ impl Metrics {
     /// A pod was taken away, or was not.
     pub fn pod_collected(&self, namespace: &str, reason: PodGcReason, is_gone: bool) {
         let family = if is_gone { &self.pods_deleted } else { &self.pod_deletion_errors };
-        let reason = match reason {
-            PodGcReason::Terminated => "terminated",
-            PodGcReason::OutOfService => "out-of-service",
-            PodGcReason::Orphaned => "orphaned",
-            PodGcReason::Unscheduled => "unscheduled",
-        };
+        let reason = reason.name();
         family.get_or_create(&PodGcLabels { namespace: namespace.to_owned(), reason }).inc();
     }
 }

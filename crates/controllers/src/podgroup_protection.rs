@@ -13,7 +13,8 @@ use std::time::Duration;
 use api::scheduling::PROTECTION_FINALIZER;
 use api::views::{CompositePodGroupView, MetaView, ObjectKey, PodGroupView, PodView, View};
 use futures::future::join4;
-use runtime::{Backoff, Cache, CacheChange, WorkQueue, WorkResult};
+use runtime::{Backoff, Cache, CacheChange, WorkQueue, WorkResult, log_retry, reconcile_span};
+use tracing::Instrument;
 
 use crate::{Metrics, finalizer};
 
@@ -42,6 +43,16 @@ enum GroupKey {
     PodGroup(ObjectKey),
     /// A CompositePodGroup, for its groups.
     CompositePodGroup(ObjectKey),
+}
+
+impl GroupKey {
+    /// Its kind and its key.
+    fn object(&self) -> (&'static str, &ObjectKey) {
+        match self {
+            GroupKey::PodGroup(key) => (PodGroupView::RESOURCE.kind, key),
+            GroupKey::CompositePodGroup(key) => (CompositePodGroupView::RESOURCE.kind, key),
+        }
+    }
 }
 
 /// Runs the controller for ever.
@@ -103,16 +114,22 @@ async fn watch_pods(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>
 }
 
 async fn work(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>) {
-    let look = |group: GroupKey| async move {
-        match reconcile(ctx, &group).await {
-            Ok(()) => WorkResult::Done,
-            Err(error) => {
-                tracing::warn!(?group, %error, "letting it go will be tried again");
-                WorkResult::Failed
+    let reconcile_key = |group: GroupKey| {
+        let (kind, key) = group.object();
+        let span = reconcile_span("podgroup-protection", kind, key, None);
+        async move {
+            match reconcile(ctx, &group).await {
+                Ok(()) => WorkResult::Done,
+                Err(error) => {
+                    let (kind, key) = group.object();
+                    log_retry("podgroup-protection", format_args!("{kind} {key}"), &error);
+                    WorkResult::Failed
+                }
             }
         }
+        .instrument(span)
     };
-    queue.work(WORKERS, look).await;
+    queue.work(WORKERS, reconcile_key).await;
 }
 
 /// Observe, decide, do.

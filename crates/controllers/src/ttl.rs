@@ -14,8 +14,9 @@ use futures::future::join3;
 use jiff::SignedDuration;
 use kube::Error;
 use runtime::request::{delete, get};
-use runtime::{Backoff, Cache, WorkQueue, WorkResult, is_not_found, wait_for_clock_step};
+use runtime::{Backoff, Cache, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, wait_for_clock_step};
 use serde_json::json;
+use tracing::Instrument;
 
 use crate::Metrics;
 
@@ -72,19 +73,23 @@ async fn requeue_on_clock_change(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>)
 }
 
 async fn work(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>) {
-    let look = |key: ObjectKey| async move {
-        match reconcile(ctx, &key).await {
-            Ok(wait) => {
-                wait.into_iter().for_each(|wait| queue.add_after(key.clone(), wait));
-                WorkResult::Done
-            }
-            Err(error) => {
-                tracing::warn!(job = %key, %error, "its deletion will be tried again");
-                WorkResult::Failed
+    let reconcile_key = |key: ObjectKey| {
+        let span = reconcile_span("ttl", JobView::RESOURCE.kind, &key, None);
+        async move {
+            match reconcile(ctx, &key).await {
+                Ok(wait) => {
+                    wait.into_iter().for_each(|wait| queue.add_after(key.clone(), wait));
+                    WorkResult::Done
+                }
+                Err(error) => {
+                    log_retry("ttl", &key, &error);
+                    WorkResult::Failed
+                }
             }
         }
+        .instrument(span)
     };
-    queue.work(WORKERS, look).await;
+    queue.work(WORKERS, reconcile_key).await;
 }
 
 /// Observe, decide, do. Returns how long to wait before the next look.

@@ -14,6 +14,7 @@ pub mod capabilities; // which kinds the server has
 mod line_splitter; // cuts a watch's bytes into lines
 pub mod queue; // which key to work on next
 pub mod queue_metrics; // what queues count
+pub mod reconcile_span; // reconciles in the log
 pub mod backoff; // how long to wait after a failure
 pub mod request; // writes whose answers are read for metadata only
 pub mod failure; // what an error of the API server asks of its caller
@@ -32,6 +33,7 @@ pub use list_watch::{ListWatchConfig, list_and_watch};
 pub use queue::{WorkQueue, WorkResult};
 pub use queue_metrics::{QueueCounts, QueueMetrics};
 pub use reachability::Reachability;
+pub use reconcile_span::{is_lost_race, log_retry, reconcile_span};
 pub use reconnect::reconnecting;
 pub use recorder::{EventKind, ObjectRef, Pace, Recorder};
 pub use request::{PatchKind, WriteResponse};

@@ -6,7 +6,10 @@ use api::Timestamp;
 use api::views::{CronJobView, JobView, ObjectKey, OwnerRef, View};
 use futures::future::join4;
 use kube::Error;
-use runtime::{CacheChange, Cursor, WorkQueue, WorkResult, is_not_found, wait_for_clock_step};
+use runtime::{
+    CacheChange, Cursor, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, wait_for_clock_step,
+};
+use tracing::Instrument;
 
 use super::CronJobContext;
 use super::due_times::next_time;
@@ -94,18 +97,22 @@ async fn requeue_on_clock_change(ctx: &CronJobContext, queue: &WorkQueue<ObjectK
 }
 
 async fn work(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
-    let look = |key: ObjectKey| async move {
-        match reconcile(ctx, queue, &key).await {
-            Ok(()) => WorkResult::Done,
-            // Deleted meanwhile, and its going has told so already.
-            Err(error) if is_not_found(&error) && ctx.cron_jobs.get(&key).is_none() => WorkResult::Done,
-            Err(error) => {
-                tracing::warn!(cron_job = %key, %error, "will be tried again");
-                WorkResult::Failed
+    let reconcile_key = |key: ObjectKey| {
+        let span = reconcile_span("cronjob", CronJobView::RESOURCE.kind, &key, None);
+        async move {
+            match reconcile(ctx, queue, &key).await {
+                Ok(()) => WorkResult::Done,
+                // Deleted in between. The cache has shown it already.
+                Err(error) if is_not_found(&error) && ctx.cron_jobs.get(&key).is_none() => WorkResult::Done,
+                Err(error) => {
+                    log_retry("cronjob", &key, &error);
+                    WorkResult::Failed
+                }
             }
         }
+        .instrument(span)
     };
-    queue.work(ctx.config.workers, look).await;
+    queue.work(ctx.config.workers, reconcile_key).await;
 }
 
 /// Observe, decide, do; again until there is nothing left to do.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use api::views::{ObjectKey, PodDisruptionBudgetView, PodView};
+use api::views::{ObjectKey, PodDisruptionBudgetView, PodView, View};
 use futures::future::join3;
-use runtime::{CacheChange, EventKind, ObjectRef, WorkQueue, WorkResult};
+use runtime::{CacheChange, EventKind, ObjectRef, WorkQueue, WorkResult, log_retry, reconcile_span};
+use tracing::Instrument;
 
 use super::decide::{next_status, selects, sync_failure};
 use super::execute::write_status;
@@ -42,7 +43,11 @@ async fn watch_pods(ctx: &DisruptionContext, queue: &WorkQueue<ObjectKey>) {
 }
 
 async fn work(ctx: &DisruptionContext, queue: &WorkQueue<ObjectKey>) {
-    queue.work(WORKERS, |key| reconcile(ctx, key)).await;
+    let reconcile_key = |key: ObjectKey| {
+        let span = reconcile_span("disruption", PodDisruptionBudgetView::RESOURCE.kind, &key, None);
+        reconcile(ctx, key).instrument(span)
+    };
+    queue.work(WORKERS, reconcile_key).await;
 }
 
 /// Observe, decide, do.
@@ -53,7 +58,7 @@ async fn reconcile(ctx: &DisruptionContext, key: ObjectKey) -> WorkResult {
     let pods: Vec<Arc<PodView>> = ctx.pods.all().into_iter().filter(|pod| selects(&budget, pod)).collect();
     let (status, look_again) = next_status(&budget, &pods, ctx.clock.now());
     if let Err(error) = write_status(&ctx.client, &budget, &status, ctx.clock.now()).await {
-        tracing::warn!(budget = %key, %error, "counting for it will be tried again");
+        log_retry("disruption", &key, &error);
         return WorkResult::Failed;
     }
     // Once for each change of the status. Users who wonder why a drain hangs read the Events of the budget.

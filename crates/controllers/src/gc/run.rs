@@ -5,11 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::kinds::{self, ApiResource};
-use api::views::OwnerRef;
+use api::views::{ObjectKey, OwnerRef};
 use futures::future::{join, join_all};
 use futures::stream::{self, StreamExt};
 use kube::{Client, Error};
-use runtime::{Backoff, WorkQueue, WorkResult};
+use runtime::{Backoff, WorkQueue, WorkResult, log_retry, reconcile_span};
+use tracing::Instrument;
 
 use super::decide::{GcAction, OwnerState, decide};
 use super::execute::{delete_object, look_up_owner, remove_finalizer, remove_owner_refs};
@@ -46,19 +47,33 @@ impl Collector {
     }
 
     async fn work(&self) {
-        let look = |uid: String| async move {
-            match self.reconcile(&uid).await {
-                Ok(()) => WorkResult::Done,
-                Err(error) => {
-                    tracing::warn!(uid, %error, "garbage collection will be tried again");
-                    WorkResult::Failed
+        let reconcile_key = |uid: String| {
+            let (kind, object) = self.describe(&uid);
+            let span = reconcile_span("gc", kind, &object, Some(&uid));
+            async move {
+                match self.reconcile(&uid).await {
+                    Ok(()) => WorkResult::Done,
+                    Err(error) => {
+                        log_retry("gc", format_args!("{kind} {object}"), &error);
+                        WorkResult::Failed
+                    }
                 }
             }
+            .instrument(span)
         };
-        self.queue.work(WORKERS, look).await;
+        self.queue.work(WORKERS, reconcile_key).await;
     }
 
-    /// Observe, decide, do. What is done comes back as a change, which calls for the next look.
+    /// Kind and key of the object with this uid; empty if it is gone.
+    fn describe(&self, uid: &str) -> (&'static str, ObjectKey) {
+        let graph = self.graph();
+        graph
+            .get(uid)
+            .map(|object| (object.resource().kind, object.meta().key()))
+            .unwrap_or(("", ObjectKey::new("", "")))
+    }
+
+    /// Observes, decides and executes. The write comes back as a change, which queues the next reconcile.
     async fn reconcile(&self, uid: &str) -> Result<(), Error> {
         let mut asked = BTreeMap::new();
         loop {

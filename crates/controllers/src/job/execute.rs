@@ -12,7 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use runtime::failure::message;
 use runtime::request::{catch_up, delete, patch, post, read};
 use runtime::{
-    Cache, EventKind, ObjectRef, PatchKind, is_already_exists, is_conflict, is_namespace_terminating, is_not_found,
+    Cache, EventKind, ObjectRef, PatchKind, is_already_exists, is_conflict, is_lost_race, is_namespace_terminating,
+    is_not_found,
 };
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -90,6 +91,33 @@ impl StepError {
             StepError::SetMinCount(error) | StepError::SetExpectedCount(error) => Some(error),
             _ => None,
         }
+    }
+
+    /// The error of the request that failed; `None` if none did.
+    fn request_error(&self) -> Option<&kube::Error> {
+        match self {
+            StepError::Compile(_) | StepError::Template(_) => None,
+            StepError::DeleteObject(error) | StepError::CreateWorkload(error) | StepError::CreatePodGroup(error) => {
+                Some(error)
+            }
+            StepError::SetMinCount(error) | StepError::SetExpectedCount(error) => Some(error),
+            StepError::CreatePods { error, .. } | StepError::DeletePod(error) => Some(error),
+            StepError::WriteStatus(error) | StepError::RemoveFinalizer(error) | StepError::ClaimPod(error) => {
+                Some(error)
+            }
+            StepError::ReadJob(error) | StepError::ReadPods(error) | StepError::ReadOwner(error) => Some(error),
+        }
+    }
+
+    /// The text of the cause.
+    pub fn cause(&self) -> String {
+        let source = || std::error::Error::source(self).map(ToString::to_string).unwrap_or_default();
+        self.request_error().map_or_else(source, message)
+    }
+
+    /// Whether another write came first.
+    pub fn is_lost_race(&self) -> bool {
+        self.request_error().is_some_and(is_lost_race)
     }
 
     /// Whether there is more to be done about the Job all the same.

@@ -56,6 +56,26 @@ pub enum NextStep {
 }
 
 impl NextStep {
+    /// Its name in the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            NextStep::Release(_) => "Release",
+            NextStep::Adopt(_) => "Adopt",
+            NextStep::DeleteObject(_) => "DeleteObject",
+            NextStep::CreateWorkload(_) => "CreateWorkload",
+            NextStep::CreatePodGroup(_) => "CreatePodGroup",
+            NextStep::SetMinCount(_) => "SetMinCount",
+            NextStep::SetExpectedCount(_) => "SetExpectedCount",
+            NextStep::CreatePods(..) => "CreatePods",
+            NextStep::DeleteWithoutCounting(_) => "DeleteWithoutCounting",
+            NextStep::DeleteAndCount(_) => "DeleteAndCount",
+            NextStep::WriteStatus(..) => "WriteStatus",
+            NextStep::RemoveFinalizers(_) => "RemoveFinalizers",
+            NextStep::RecordEvent(_) => "RecordEvent",
+            NextStep::Wait(_) => "Wait",
+        }
+    }
+
     /// Whether something comes into being by it, or is made ready for that.
     fn creates(&self) -> bool {
         let creates =

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use api::views::{JobView, MetaView, NamespaceView, ObjectKey, OwnerRef, PodGroupView, PodView, View, WorkloadView};
 use futures::future::{join4, join5};
-use runtime::{CacheChange, Capabilities, Cursor, Pace, WorkQueue, WorkResult, wait_for_clock_step};
+use runtime::{CacheChange, Capabilities, Cursor, Pace, WorkQueue, WorkResult, reconcile_span, wait_for_clock_step};
+use tracing::{Instrument, Span};
 
 use super::JobContext;
 use super::execute::{AfterStep, StepError, execute, is_job_gone, record_warning, remove_tracking_finalizers};
@@ -26,8 +27,25 @@ const MAX_STEPS: usize = 32;
 enum WorkKey {
     /// A Job, there or gone. The uid tells it from another Job of the same name.
     Job { key: ObjectKey, uid: String },
-    /// A pod that holds the tracking finalizer and has no controller: nobody will ever count it.
+    /// A pod that has the tracking finalizer and no controller, so that no Job will count it.
     Orphan(ObjectKey),
+}
+
+impl WorkKey {
+    /// The span of its reconcile.
+    fn span(&self) -> Span {
+        match self {
+            WorkKey::Job { key, uid } => reconcile_span("job", JobView::RESOURCE.kind, key, Some(uid)),
+            WorkKey::Orphan(pod) => reconcile_span("job", PodView::RESOURCE.kind, pod, None),
+        }
+    }
+
+    /// The Job or pod.
+    fn object(&self) -> &ObjectKey {
+        match self {
+            WorkKey::Job { key, .. } | WorkKey::Orphan(key) => key,
+        }
+    }
 }
 
 /// Runs the Job controller for ever.
@@ -85,28 +103,41 @@ async fn requeue_on_new_kinds(mut capabilities: Capabilities, queue: &WorkQueue<
 
 async fn work(queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: &OwnerCache) {
     let memory = &ReconcileState { expectations: Expectations::default(), owners };
-    let look = |key: WorkKey| async move {
-        // Jobs that wait for a worker need the server more than those who read Events do.
-        ctx.recorder.set_pace(if queue.is_empty() { Pace::Usual } else { Pace::Slow });
-        let worked = match &key {
-            WorkKey::Job { key: job, uid } => {
-                let mut sync = SyncAttempt::begin(ctx.clock.now());
-                let worked = reconcile(ctx, queue, memory, &key, job, uid, &mut sync).await;
-                ctx.metrics.job.synced(&sync, ctx.clock.now(), worked.is_ok());
-                worked
-            }
-            WorkKey::Orphan(pod) => reconcile_orphan(ctx, pod).await,
-        };
-        match worked {
-            Ok(()) => WorkResult::Done,
-            Err(failure) => {
-                let cause = std::error::Error::source(&failure).map(ToString::to_string).unwrap_or_default();
-                tracing::warn!(?key, %failure, cause, "will be tried again");
-                WorkResult::Failed
+    let reconcile_key = |key: WorkKey| {
+        let span = key.span();
+        async move {
+            // Jobs that wait for a worker come before Events.
+            ctx.recorder.set_pace(if queue.is_empty() { Pace::Usual } else { Pace::Slow });
+            let result = match &key {
+                WorkKey::Job { key: job, uid } => {
+                    let mut sync = SyncAttempt::begin(ctx.clock.now());
+                    let result = reconcile(ctx, queue, memory, &key, job, uid, &mut sync).await;
+                    ctx.metrics.job.synced(&sync, ctx.clock.now(), result.is_ok());
+                    result
+                }
+                WorkKey::Orphan(pod) => reconcile_orphan(ctx, pod).await,
+            };
+            match result {
+                Ok(()) => WorkResult::Done,
+                Err(error) => {
+                    log_retry(&key, &error);
+                    WorkResult::Failed
+                }
             }
         }
+        .instrument(span)
     };
-    queue.work(ctx.config.workers, look).await;
+    queue.work(ctx.config.workers, reconcile_key).await;
+}
+
+/// Logs a failed step that is retried. A lost race is expected and logged at debug level.
+fn log_retry(key: &WorkKey, error: &StepError) {
+    let (object, cause) = (key.object(), error.cause());
+    if error.is_lost_race() {
+        tracing::debug!(controller = "job", %object, cause, "{error}: lost a race; retrying");
+    } else {
+        tracing::warn!(controller = "job", %object, cause, "{error}; retrying");
+    }
 }
 
 /// What is known beside the caches. All of it can be asked for again.
@@ -145,6 +176,8 @@ async fn reconcile(
             StepError::Compile(error)
         })?;
         sync.record_step(&observed.job, &step);
+        let revision = observed.job.metadata.resource_version;
+        tracing::debug!(step = step.name(), %revision, pods = observed.pods.len(), "decided");
         if let NextStep::Wait(recheck) = step {
             recheck.into_iter().for_each(|delay| queue.add_after(key.clone(), delay));
             return blocked.map_or(Ok(()), StepError::unless_namespace_terminating);

@@ -5,8 +5,9 @@ use api::views::{Condition, NamespaceView, ObjectKey, View};
 use futures::future::join;
 use kube::{Client, Error};
 use runtime::request::{get, patch, put};
-use runtime::{CacheChange, PatchKind, WorkQueue, WorkResult, is_not_found};
+use runtime::{CacheChange, PatchKind, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span};
 use serde_json::{Value, json};
+use tracing::Instrument;
 
 use super::NamespaceContext;
 use super::content::delete_content;
@@ -33,18 +34,22 @@ async fn watch(ctx: &NamespaceContext, queue: &WorkQueue<String>) {
 }
 
 async fn work(ctx: &NamespaceContext, queue: &WorkQueue<String>) {
-    let look = |name: String| async move {
-        match reconcile(ctx, &name).await {
-            Ok(NamespaceStep::Finalize) => WorkResult::Done,
-            Ok(NamespaceStep::WaitBeforeFinalize(wait)) => WorkResult::RequeueAfter(wait),
-            Ok(NamespaceStep::Recheck) => WorkResult::Failed,
-            Err(error) => {
-                tracing::warn!(namespace = name, %error, "will be tried again");
-                WorkResult::Failed
+    let reconcile_key = |name: String| {
+        let span = reconcile_span("namespace", NamespaceView::RESOURCE.kind, &name, None);
+        async move {
+            match reconcile(ctx, &name).await {
+                Ok(NamespaceStep::Finalize) => WorkResult::Done,
+                Ok(NamespaceStep::WaitBeforeFinalize(wait)) => WorkResult::RequeueAfter(wait),
+                Ok(NamespaceStep::Recheck) => WorkResult::Failed,
+                Err(error) => {
+                    log_retry("namespace", &name, &error);
+                    WorkResult::Failed
+                }
             }
         }
+        .instrument(span)
     };
-    queue.work(ctx.config.workers, look).await;
+    queue.work(ctx.config.workers, reconcile_key).await;
 }
 
 /// Look, say, and let go if nothing is there. `Finalize`: nothing is left to be done.

@@ -19,6 +19,18 @@ pub enum PodGcReason {
     Terminated,
 }
 
+impl PodGcReason {
+    /// Its name in the log and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            PodGcReason::Orphaned => "orphaned",
+            PodGcReason::OutOfService => "out-of-service",
+            PodGcReason::Unscheduled => "unscheduled",
+            PodGcReason::Terminated => "terminated",
+        }
+    }
+}
+
 /// Why a pod that is being deleted goes at once, if it does: no kubelet will ever end it.
 pub fn force_delete_reason(pod: &PodView, node: Option<&NodeView>) -> Option<PodGcReason> {
     if !pod.metadata.is_deleting() {

@@ -9,7 +9,8 @@ use api::views::{NodeView, ObjectKey, PodView, View};
 use futures::future::join3;
 use kube::Error;
 use runtime::request::get;
-use runtime::{CacheChange, WorkQueue, WorkResult, is_not_found};
+use runtime::{CacheChange, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span};
+use tracing::{Instrument, Span};
 
 use super::PodGcContext;
 use super::decide::{PodGcReason, beyond_threshold, force_delete_reason, is_out_of_service};
@@ -26,6 +27,23 @@ enum PodGcTask {
     MissingNode(String),
     /// All pods that have ended.
     TerminatedPods,
+}
+
+impl PodGcTask {
+    /// The span of the task.
+    fn span(&self) -> Span {
+        let (kind, object) = self.object();
+        reconcile_span("podgc", kind, object, None)
+    }
+
+    /// The kind and key of its object.
+    fn object(&self) -> (&'static str, String) {
+        match self {
+            PodGcTask::Pod(key) => (PodView::RESOURCE.kind, key.to_string()),
+            PodGcTask::OutOfServiceNode(node) | PodGcTask::MissingNode(node) => (NodeView::RESOURCE.kind, node.clone()),
+            PodGcTask::TerminatedPods => (PodView::RESOURCE.kind, "all terminated".to_owned()),
+        }
+    }
 }
 
 /// Runs the collector for ever.
@@ -108,7 +126,11 @@ fn node_of(ctx: &PodGcContext, pod: &PodView) -> Option<Arc<NodeView>> {
 
 async fn work(ctx: &PodGcContext, queue: &WorkQueue<PodGcTask>, quarantine: &NodeQuarantine) {
     // One after the other: nobody waits for these pods.
-    queue.work(1, |errand| run_task(ctx, quarantine, errand)).await;
+    let run = |task: PodGcTask| {
+        let span = task.span();
+        run_task(ctx, quarantine, task).instrument(span)
+    };
+    queue.work(1, run).await;
 }
 
 async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTask) -> WorkResult {
@@ -125,7 +147,7 @@ async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTa
         Err(error) => failure = Some(error),
         Ok(pods) => {
             for (pod, reason) in pods {
-                tracing::info!(pod = %pod.metadata.key(), ?reason, "nobody else takes this pod away");
+                tracing::info!(pod = %pod.metadata.key(), reason = reason.name(), "deleting a pod");
                 // One pod that is in the way must not keep the others.
                 let ended = mark_failed_and_delete(&ctx.client, &pod, reason, ctx.clock.now()).await;
                 ctx.metrics.pod_collected(&pod.metadata.namespace, reason, ended.is_ok());
@@ -136,7 +158,8 @@ async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTa
     match failure {
         None => WorkResult::Done,
         Some(error) => {
-            tracing::warn!(?task, %error, "will be tried again");
+            let (kind, object) = task.object();
+            log_retry("podgc", format_args!("{kind} {object}"), &error);
             WorkResult::Failed
         }
     }

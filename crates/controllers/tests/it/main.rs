@@ -3,4 +3,5 @@
 
 mod gang_job; // from a Job to its objects, its end and its deletion
 mod claims; // pods that change hands
+mod spans; // reconciles in the log
 mod test_controllers; // server, caches and controllers around a test
