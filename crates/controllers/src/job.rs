@@ -1,10 +1,10 @@
-//! Runs Jobs: makes their scheduling objects and pods, counts how the pods end, and says when the Job is over.
+//! The Job controller: creates scheduling objects and pods, counts how pods end, and finishes the Job.
 //!
 //! In: the caches of Jobs, pods, Workloads, PodGroups and Namespaces.
 //! Out: Workloads, PodGroups and pods, in that order; Job status; Events.
-//! Promises: a pod's end is counted exactly once, whatever crashes when. No pod is created without its group, or twice,
-//! because a cache was late or an event lost. Objects made by others are used, never written.
-//! Never: decides inside I/O; keeps anything in memory that a restart would miss.
+//! Promises: a pod's end is counted exactly once, whatever crashes when. A late cache or a lost event causes no pod
+//! without its group and no pod twice. Objects of others are used, never written.
+//! Never: decides inside I/O; keeps state in memory that a restart cannot rebuild.
 
 pub mod run; // the loop: changes to keys, keys to reconcile; read this first
 pub mod observe; // what the caches have about one Job
@@ -33,9 +33,8 @@ pub use metrics::Metrics;
 pub use run::run;
 pub use settings::{ChildOwners, OnSuspend, PlainJobs};
 
-/// What the Job controller is made of. `jobs` is indexed by controller, by the Workload or PodGroup they name and by
-/// selector, `pods` by controller and by label of those that nobody controls, `workloads` by controller reference,
-/// `pod_groups` by Workload.
+/// What the Job controller uses. `jobs` is indexed by controller, by the Workload or PodGroup they name and by selector,
+/// `pods` by controller and, without one, by label, `workloads` by controller reference, `pod_groups` by Workload.
 pub struct JobContext {
     /// The API server.
     pub client: kube::Client,
@@ -49,7 +48,7 @@ pub struct JobContext {
     pub pod_groups: Cache<PodGroupView>,
     /// All Namespaces, for their labels.
     pub namespaces: Cache<NamespaceView>,
-    /// The time that objects carry.
+    /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Which kinds the server has.
     pub capabilities: Capabilities,
@@ -57,7 +56,7 @@ pub struct JobContext {
     pub recorder: Recorder,
     /// Settings.
     pub config: Config,
-    /// What of workload-aware scheduling is on.
+    /// Feature gates.
     pub gates: Gates,
     /// What is counted.
     pub metrics: crate::Metrics,
@@ -66,34 +65,34 @@ pub struct JobContext {
 /// Settings of the Job controller.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many Jobs are worked on side by side.
-    // Upstream: 5. A worker of ours is no thread, and waits for the server nearly all of its time.
+    /// How many Jobs are reconciled concurrently.
+    // Upstream: 5. A worker of ours is not a thread, and waits for the server nearly all the time.
     pub workers: usize,
-    /// How many pods of one Job are written side by side.
+    /// How many pods of one Job are written concurrently.
     pub writes_in_flight: usize,
-    /// How long pod and status events gather before the Job is looked at.
-    // Upstream: 1 s. It saves status writes, but adds to the time from the last pod's end to the Job's.
+    /// How long pod and status events are batched before the Job is reconciled.
+    // Upstream: 1 s. It saves status writes, but delays the end of the Job after that of its last pod.
     pub sync_batch: Duration,
-    /// How many pods of one Job are created, deleted or released before its status is looked at again.
+    /// How many pods of one Job are created, deleted or released in one step.
     pub max_pods_per_sync: usize,
-    /// How many pods may stand in `status.uncountedTerminatedPods` of a Job.
+    /// How many uids `status.uncountedTerminatedPods` of a Job may have.
     pub max_uncounted_pods: usize,
-    /// The wait after an error of the API server.
+    /// Back-off after an error of the API server.
     pub retry: Backoff,
-    /// The wait before failed pods are replaced.
+    /// Back-off before failed pods are replaced.
     pub pod_backoff: Backoff,
-    /// Whether the garbage collector is ours. Only then pods name their PodGroup as a second owner (if the PodGroup goes
-    /// with the Job): upstream's would keep pods of a deleted Job for a PodGroup that in turn waits for the pods.
+    /// Whether the garbage collector is ours. Only then do pods have their PodGroup as a second owner (if the PodGroup is
+    /// deleted with the Job). Upstream's collector would keep pods of a deleted Job for a PodGroup that waits for the pods.
     pub own_gc: bool,
     /// What Jobs get that say nothing about scheduling.
     pub plain_jobs: PlainJobs,
-    /// What becomes of the scheduling objects of a suspended Job.
+    /// Whether the scheduling objects of a suspended Job are kept.
     pub on_suspend: OnSuspend,
-    /// Whose Jobs are children.
+    /// Kinds of owners whose Jobs are children.
     pub child_owners: ChildOwners,
-    /// Whether a pod that others put out of the way (condition `DisruptionTarget`) counts as failed. One that the kubelet
-    /// ended by itself always does.
-    // Upstream: it does.
+    /// Whether a disrupted pod (condition `DisruptionTarget`) counts as failed. A pod that the kubelet ended by itself
+    /// always does.
+    // Upstream: it counts.
     pub count_disruptions: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The decision: from what was observed to the one thing to do next.
+//! The decision: from a snapshot of a Job to the next write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,37 +21,37 @@ use super::scheduling::{Fallback, JoinedGroup, ManagedObject, MinCountUpdate, Sc
 use super::status::tally::Tally;
 use super::status::{JobEvaluation, JobEvent, next_status, pods_to_remove_finalizer};
 
-/// The next write. The variants stand in creation order, and each is decided from what the earlier ones left in the
-/// API, so a crash between any two resumes where it stopped.
+/// The next write. The variants are in creation order. Each is decided from what the earlier ones left in the API, so a
+/// controller that crashes between two of them resumes there.
 #[derive(Clone, Debug)]
 pub enum NextStep {
-    /// Let go of pods that the Job no longer selects.
+    /// Release pods that no longer match the Job's selector.
     Release(Vec<Arc<PodView>>),
-    /// Take on pods that the Job selects and nobody controls.
+    /// Adopt pods that match the selector and have no controller.
     Adopt(Vec<Arc<PodView>>),
-    /// Delete an object of ours that has to go.
+    /// Delete an object of ours.
     DeleteObject(ManagedObject),
     /// Create the Workload.
     CreateWorkload(Box<Workload>),
     /// Create the PodGroup.
     CreatePodGroup(Box<PodGroup>),
-    /// Let `minCount` of one of the two follow the Job.
+    /// Set `minCount` of one of the two to follow the Job.
     SetMinCount(MinCountUpdate),
-    /// Let the PodGroup say how many pods it can still have at once.
+    /// Write to the PodGroup how many pods it can still have at once.
     SetExpectedCount(ExpectedCountUpdate),
     /// Create pods, in the group if there is one.
     CreatePods(Vec<PodSlot>, Option<JoinedGroup>),
     /// Delete pods whose end is not counted: the Job is suspended or became smaller.
     DeleteWithoutCounting(Vec<Arc<PodView>>),
-    /// Delete pods whose end is counted: the Job is over.
+    /// Delete pods whose end is counted: the Job has ended.
     DeleteAndCount(Vec<Arc<PodView>>),
-    /// Write the status, then tell the news.
+    /// Write the status, then record the Events.
     WriteStatus(Box<JobStatusView>, Vec<JobEvent>),
-    /// Let go of pods whose end is in the status.
+    /// Remove the tracking finalizer of pods whose end is in the status.
     RemoveFinalizers(Vec<Arc<PodView>>),
-    /// Say why nothing can be done.
+    /// Record why nothing can be done.
     RecordEvent(JobEvent),
-    /// Nothing until something changes or this time has passed.
+    /// Wait until something changes or this time has passed.
     Wait(Option<Duration>),
 }
 
@@ -76,7 +76,7 @@ impl NextStep {
         }
     }
 
-    /// Whether something comes into being by it, or is made ready for that.
+    /// Whether it creates an object or prepares for that.
     fn creates(&self) -> bool {
         let creates =
             matches!(self, NextStep::CreateWorkload(_) | NextStep::CreatePodGroup(_) | NextStep::CreatePods(..));
@@ -84,7 +84,7 @@ impl NextStep {
     }
 }
 
-/// What to do next about a Job.
+/// The next step for a Job.
 pub fn next_step(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Result<NextStep, BuildError> {
     let (job, now) = (&observed.job, observed.now);
     if is_managed_by_others(job) {
@@ -161,21 +161,21 @@ fn unknown_completion_mode(job: &JobView) -> JobEvent {
     JobEvent { warning: true, reason: "UnknownCompletionMode".to_owned(), message }
 }
 
-/// When it is to be asked again who owns a child that waits for the Workload of an owner.
+/// When the owners of a child that waits for an owner's Workload are read again.
 fn owner_lookup_due_in(observed: &JobSnapshot, found: &Scheduling, config: &Config) -> Option<Duration> {
     let waits = matches!(found, Scheduling::Blocked(waits) if waits.reason == Fallback::PARENT_NOT_FOUND);
     let known = observed.owner_chain.as_ref().filter(|_| waits)?;
     Some(known.due_in(observed.now, config.retry))
 }
 
-/// Whether a whole batch of pods is to be made for a Job that does not say yet that it has started. Making the first pods
-/// of a large Job takes a while, and its deadline runs from its start.
+/// Whether a full batch of pods is to be created for a Job without `startTime`. Creating the first pods of a large Job
+/// takes a while, and its deadline runs from its start.
 fn is_unstarted_and_large(job: &JobView, params: &JobParams<'_>, slots: &[PodSlot]) -> bool {
     job.status.start_time.is_none() && slots.len() == params.max_pods_per_sync
 }
 
-/// Whether a whole batch of pods has ended and is still held. Where pods end as fast as they are made there is always one
-/// missing, and those that ended would be held until the last; each look at the Job looks at all of them.
+/// Whether a full batch of pods has ended and still has the tracking finalizer. Where pods end as fast as they are created
+/// one is always missing, and ended pods would accumulate until the end; each reconcile reads all of them.
 fn is_counting_batch_full(observed: &JobSnapshot, params: &JobParams<'_>, retries: &IndexRetries) -> bool {
     let waits = |pod: &&Arc<PodView>| {
         has_tracking_finalizer(pod) && params.pod_outcome(pod).is_some() && !retries.needs_pod(params, pod)
@@ -183,7 +183,7 @@ fn is_counting_batch_full(observed: &JobSnapshot, params: &JobParams<'_>, retrie
     observed.pods.iter().filter(waits).take(params.max_uncounted_pods).count() == params.max_uncounted_pods
 }
 
-/// Pods that are not yet or no longer the Job's; that is settled before anything is counted.
+/// Adoption and release come before anything is counted.
 fn adopt_or_release(observed: &JobSnapshot, config: &Config) -> Option<NextStep> {
     let batch = |pods: &[Arc<PodView>]| pods.iter().take(config.max_pods_per_sync).cloned().collect();
     match (observed.to_release.is_empty(), observed.to_adopt.is_empty()) {
@@ -193,7 +193,7 @@ fn adopt_or_release(observed: &JobSnapshot, config: &Config) -> Option<NextStep>
     }
 }
 
-/// What a Job that goes on lacks, in creation order.
+/// What a running Job lacks, in creation order.
 fn creation_step(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) -> Option<NextStep> {
     match (scheduled, planned) {
         (Scheduling::NeedsRemoval(made), _) => Some(NextStep::DeleteObject(made.clone())),
@@ -201,7 +201,7 @@ fn creation_step(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) -> Op
         (Scheduling::NeedsPodGroup(group), _) => Some(NextStep::CreatePodGroup(group.clone())),
         (Scheduling::NeedsMinCount(min_count), _) => Some(NextStep::SetMinCount(min_count.clone())),
         (_, PodPlan::Delete(pods)) => Some(NextStep::DeleteWithoutCounting(pods.clone())),
-        // The condition that explains is written before the first of the pods that it explains.
+        // The condition that explains the pods is written before the first of them.
         (Scheduling::Join(JoinedGroup { fallback: Some(lost), .. }), _) if !lost.is_in_status(job) => None,
         (Scheduling::Join(group), PodPlan::Create(slots)) => {
             Some(NextStep::CreatePods(slots.clone(), Some(group.clone())))

@@ -1,4 +1,4 @@
-//! What the caches say about one Job.
+//! What the caches have about one Job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,46 +15,45 @@ use super::scheduling::owner_chain::{CachedOwnerChain, controller_ref};
 use super::scheduling::{ManagementMode, management_mode, workload_owners};
 use super::settings::GroupsLabel;
 
-/// Everything a decision about one Job looks at.
+/// Everything that a decision about one Job depends on.
 #[derive(Clone, Debug)]
 pub struct JobSnapshot {
     /// The Job.
     pub job: Arc<JobView>,
-    /// The pods it controls and selects, in any phase; those that are settled are not among them.
+    /// The pods it controls and selects, in any phase, except those in `counted_pods`.
     pub pods: Vec<Arc<PodView>>,
-    /// What is left to know of the others.
+    /// Pods that succeeded and have no tracking finalizer any more.
     pub counted_pods: CountedPods,
-    /// Pods it controls and no longer selects.
+    /// Pods it controls and that no longer match its selector.
     pub to_release: Vec<Arc<PodView>>,
-    /// Pods it selects and nobody controls.
+    /// Pods that match its selector and have no controller.
     pub to_adopt: Vec<Arc<PodView>>,
-    /// The Workloads that stand for it or, if its parent looks after that, for the nearest of its owners that has any; or
-    /// the one that it names.
+    /// Its Workloads: those that name it in `controllerRef`; of a child, those of the nearest owner that has any; or the one
+    /// in `spec.workloadRef`.
     pub workloads: Vec<Arc<WorkloadView>>,
-    /// Of a child, who is above its parent; `None` where nobody had to ask, or could.
+    /// Of a child, the owners above its parent; `None` if they are not needed or could not be read.
     pub owner_chain: Option<Arc<CachedOwnerChain>>,
     /// The PodGroups of those Workloads that are for this Job.
     pub pod_groups: Vec<Arc<PodGroupView>>,
     /// The PodGroup that the pod template names, if it names one.
     pub named_group: Option<Arc<PodGroupView>>,
-    /// What the label of its namespace says about groups.
+    /// The label of its namespace about groups.
     pub namespace_label: Option<GroupsLabel>,
     /// The time.
     pub now: Timestamp,
-    /// Whether the server has just refused to create something for the Job, or to let go of a pod. What exists is looked
-    /// after all the same.
+    /// Whether a create or a finalizer removal for this Job has just failed. Counting goes on.
     pub blocked: bool,
-    /// Whether the server has Workloads and PodGroups at all.
+    /// Whether the server serves Workloads and PodGroups.
     pub serves_groups: bool,
 }
 
-/// Of pods that succeeded and were let go. Their ends are in the counts, and a large Job has many of them: nothing but
-/// this is asked of them.
+/// The pods that succeeded and have no tracking finalizer. Their ends are counted, and a large Job has many of them, so
+/// decisions use only these two values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedPods {
     /// How many there are.
     pub count: usize,
-    /// When the last of them ended; known where a pod has failed lately, for nobody else asks.
+    /// When the last of them ended. Set only if a pod has failed recently: nothing else needs it.
     pub last_finished_at: Option<Timestamp>,
 }
 
@@ -71,9 +70,9 @@ impl CountedPods {
     }
 }
 
-/// Whether a failed pod can still hold up its replacement, which depends on whether another has succeeded since. That is
-/// asked of all the settled pods, and so not in vain: a failure longer ago than the longest wait holds up nothing, and a
-/// Job that limits the failures of each index has waits of another kind.
+/// Whether a failed pod can still delay its replacement. If so, the time of the last success matters, and finding it reads
+/// all counted pods. A failure longer ago than the longest back-off delays nothing, and a Job with limits per index has a
+/// back-off per index.
 fn needs_last_success(job: &JobView, pods: &[Arc<PodView>], wait_max: Duration, now: Timestamp) -> bool {
     let failed = pods.iter().filter(|pod| pod.status.phase == PodPhase::Failed);
     let latest = failed.map(|pod| finished_at(pod)).max();
@@ -90,7 +89,7 @@ impl JobSnapshot {
     }
 }
 
-/// Looks the Job up; `None` if it is gone, or another Job now bears its name.
+/// Reads the Job from the cache; `None` if it is gone, or another Job has its name.
 pub fn observe(ctx: &JobContext, owners: &OwnerCache, key: &ObjectKey, uid: &str) -> Option<JobSnapshot> {
     let job = ctx.jobs.get(key).filter(|job| job.metadata.uid == uid)?;
     let controlled = ctx.pods.by_index(&PodView::BY_CONTROLLER, uid);
@@ -100,7 +99,7 @@ pub fn observe(ctx: &JobContext, owners: &OwnerCache, key: &ObjectKey, uid: &str
     let workloads = workloads_of(ctx, &job, mode, known.as_deref());
     let mut pod_groups: Vec<_> = workloads.iter().flat_map(|workload| groups_of(ctx, workload)).collect();
     pod_groups.retain(|group| match mode {
-        // Siblings share the parent's Workload; a group is told apart by its controller.
+        // Siblings share the parent's Workload; the controller tells their groups apart.
         ManagementMode::ManagePodGroupOnly => is_controlled_by(&group.metadata, uid) && !group.metadata.is_deleting(),
         ManagementMode::JoinNamed => !group.metadata.is_deleting(),
         _ => !group.metadata.is_deleting() && belongs_to(&group.metadata, JobView::RESOURCE.kind, uid),
@@ -129,7 +128,7 @@ pub fn observe(ctx: &JobContext, owners: &OwnerCache, key: &ObjectKey, uid: &str
     })
 }
 
-/// The Workloads of a Job of whose owners so much is `known`.
+/// The Workloads of a Job.
 pub(super) fn workloads_of(
     ctx: &JobContext,
     job: &JobView,
@@ -152,7 +151,7 @@ pub(super) fn workloads_of(
     };
     let found: Vec<_> =
         workload_owners(job, mode, owner_chain).iter().map(of).filter(|found| !found.is_empty()).collect();
-    // A Job that has its group stays in it, also when a nearer owner comes to have a Workload.
+    // A Job that has its group stays in it, also when a nearer owner gets a Workload later.
     let has_group = |found: &Vec<Arc<WorkloadView>>| {
         let mut groups = found.iter().flat_map(|workload| groups_of(ctx, workload));
         groups.any(|group| is_controlled_by(&group.metadata, uid))
@@ -165,8 +164,8 @@ fn groups_of(ctx: &JobContext, workload: &WorkloadView) -> Vec<Arc<PodGroupView>
     ctx.pod_groups.by_index(&PodGroupView::BY_WORKLOAD, &workload.metadata.key().to_string())
 }
 
-/// Whether an object that names an owner of this kind is for the one with this uid. Names come back, uids do not: what
-/// another of the kind owns is the leftover of an earlier one (S000-30).
+/// Whether an object that names an owner of this kind belongs to the one with this uid. Names are reused, uids are not:
+/// an object with another owner of the kind is left over from an earlier one (S000-30).
 fn belongs_to(meta: &MetaView, kind: &str, uid: &str) -> bool {
     let mut owners = meta.owner_references.iter().filter(|owner| owner.kind == kind).peekable();
     owners.peek().is_none() || owners.any(|owner| owner.uid == uid)

@@ -1,4 +1,4 @@
-//! The loop: changes become keys, keys are worked on one after the other.
+//! The loop: changes become keys in the work queue, and each key is reconciled.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use super::scheduling::owner_cache::OwnerCache;
 use super::settings::GroupsLabel;
 use super::status::group_condition::scheduler_conditions;
 
-/// A Job that takes more steps than this in a row lets others go first.
+/// After this many steps in a row a Job goes to the end of the queue.
 const MAX_STEPS: usize = 32;
 
-/// What is worked on.
+/// A key of the work queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WorkKey {
-    /// A Job, there or gone. The uid tells it from another Job of the same name.
+    /// A Job, also one that is gone. The uid distinguishes it from another Job of the same name.
     Job { key: ObjectKey, uid: String },
     /// A pod that has the tracking finalizer and no controller, so that no Job will count it.
     Orphan(ObjectKey),
@@ -75,7 +75,7 @@ pub async fn run(ctx: JobContext) {
     .await;
 }
 
-/// On a clock that was set, deadlines and back-offs are nearer or further than they were.
+/// After a step of the wall clock, deadlines and back-offs end earlier or later.
 async fn requeue_on_clock_change(queue: &WorkQueue<WorkKey>, ctx: &JobContext) {
     loop {
         wait_for_clock_step(&*ctx.clock).await;
@@ -87,7 +87,7 @@ async fn requeue_on_clock_change(queue: &WorkQueue<WorkKey>, ctx: &JobContext) {
     }
 }
 
-/// A server that comes to have other kinds may have what a Job waits for.
+/// A server that starts to serve other kinds may serve those that a Job waits for.
 async fn requeue_on_new_kinds(mut capabilities: Capabilities, queue: &WorkQueue<WorkKey>, ctx: &JobContext) {
     loop {
         if !capabilities.serves(WorkloadView::RESOURCE) || !capabilities.serves(PodGroupView::RESOURCE) {
@@ -146,7 +146,7 @@ struct ReconcileState<'a> {
     owners: &'a OwnerCache,
 }
 
-/// Observe, decide, do; again until there is nothing left to do.
+/// Observes, decides and executes until nothing is left to do.
 async fn reconcile(
     ctx: &JobContext,
     queue: &WorkQueue<WorkKey>,
@@ -198,7 +198,7 @@ async fn reconcile(
     Ok(())
 }
 
-/// The pods of a Job that is gone are let go, or they could never be deleted.
+/// Removes the tracking finalizer from the pods of a Job that is gone. Otherwise they could never be deleted.
 async fn remove_leftover_finalizers(ctx: &JobContext, job: &ObjectKey, uid: &str) -> Result<(), StepError> {
     let pods = ctx.pods.by_index(&PodView::BY_CONTROLLER, uid);
     let held: Vec<_> = pods.into_iter().filter(|pod| has_tracking_finalizer(pod)).collect();
@@ -211,7 +211,7 @@ async fn remove_leftover_finalizers(ctx: &JobContext, job: &ObjectKey, uid: &str
     Ok(())
 }
 
-/// A pod that nobody controls is nobody's to count, unless a Job is about to adopt it.
+/// Removes the tracking finalizer from a pod without a controller, unless a Job is about to adopt it.
 async fn reconcile_orphan(ctx: &JobContext, pod: &ObjectKey) -> Result<(), StepError> {
     let Some(pod) = ctx.pods.get(pod) else { return Ok(()) };
     let is_orphan = has_tracking_finalizer(&pod) && pod.metadata.controller().is_none();
@@ -222,7 +222,7 @@ async fn reconcile_orphan(ctx: &JobContext, pod: &ObjectKey) -> Result<(), StepE
     Ok(())
 }
 
-/// A new spec is acted on at once; a new status is mostly our own and can wait for what comes with it.
+/// A new spec is reconciled at once. A new status is mostly our own write, so it is batched.
 async fn watch_jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: &OwnerCache) {
     loop {
         let change = cursor.next().await;
@@ -264,7 +264,7 @@ async fn watch_pods(mut cursor: Cursor<PodView>, queue: &WorkQueue<WorkKey>, ctx
     }
 }
 
-/// Whether anything changed that a Job counts; most changes of a pod (bound, an address, a condition) are not.
+/// Whether the change matters to a Job. Most changes of a pod (bound, an address, a condition) do not.
 fn is_relevant(change: &CacheChange<PodView>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let counted = |pod: &PodView| {
@@ -288,7 +288,7 @@ async fn watch_workloads(
     }
 }
 
-/// What a namespace says about groups can matter to each of its Jobs that has none yet.
+/// The label of a namespace about groups can matter to each of its Jobs without a group.
 async fn watch_namespaces(queue: &WorkQueue<WorkKey>, ctx: &JobContext) {
     let mut cursor = ctx.namespaces.subscribe();
     let said = |namespace: &Option<Arc<NamespaceView>>| namespace.as_ref().and_then(|it| GroupsLabel::of(&it.metadata));
@@ -302,8 +302,8 @@ async fn watch_namespaces(queue: &WorkQueue<WorkKey>, ctx: &JobContext) {
     }
 }
 
-/// A PodGroup wakes the Job that controls it, the Jobs that name it and the Jobs of its Workload: when it comes, goes or has another size, and
-/// when the scheduler says something else about it.
+/// A PodGroup enqueues the Job that controls it, the Jobs that name it and the Jobs of its Workload: when it is created or
+/// deleted, and when its size or the scheduler's conditions change.
 async fn watch_pod_groups(queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: &OwnerCache) {
     let mut cursor = ctx.pod_groups.subscribe();
     loop {
@@ -329,7 +329,7 @@ async fn watch_pod_groups(queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: 
     }
 }
 
-/// Wakes the Jobs that name a Workload, the Job it stands for, and those that are below what it stands for.
+/// Enqueues the Jobs that name a Workload, the Job in its `controllerRef`, and the descendants of that owner.
 fn enqueue_jobs_of(workload: &WorkloadView, queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: &OwnerCache) {
     let namespace = &workload.metadata.namespace;
     let wake = |jobs: &[Arc<JobView>]| jobs.iter().for_each(|job| queue.add(key_of(&job.metadata)));
