@@ -230,8 +230,8 @@ fn finalizer_problems(finalizers: &[String], path: &Path) -> ErrorList {
         let unknown = (!is_known).then(|| Error::invalid(&path.index(index), finalizer.as_str(), detail));
         violations(names::qualified_name, finalizer, path).into_iter().chain(unknown)
     };
-    let contradict = [ORPHAN, FOREGROUND].iter().all(|way| finalizers.iter().any(|finalizer| finalizer == way));
-    let contradiction = contradict.then(|| {
+    let is_contradiction = [ORPHAN, FOREGROUND].iter().all(|way| finalizers.iter().any(|finalizer| finalizer == way));
+    let contradiction = is_contradiction.then(|| {
         let detail = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
         Error::invalid(path, to_json(&finalizers), detail)
     });
@@ -241,8 +241,9 @@ fn finalizer_problems(finalizers: &[String], path: &Path) -> ErrorList {
 /// After deletion was requested, finalizers can only be removed.
 fn added_finalizers_problem(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Option<Error> {
     old.deletion_timestamp.as_ref()?;
-    let had: BTreeSet<&String> = old.finalizers.iter().flatten().collect();
-    let added: BTreeSet<&String> = new.finalizers.iter().flatten().filter(|name| !had.contains(name)).collect();
+    let old_finalizers: BTreeSet<&String> = old.finalizers.iter().flatten().collect();
+    let added: BTreeSet<&String> =
+        new.finalizers.iter().flatten().filter(|name| !old_finalizers.contains(name)).collect();
     (!added.is_empty()).then(|| {
         // A set prints as the API prints its list: sorted, quoted, in braces.
         let detail = format!(

@@ -68,7 +68,7 @@ impl InternedStr {
     /// The text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            InternedRepr::Interned(place) => INTERNED[usize::from(*place)],
+            InternedRepr::Interned(index) => INTERNED[usize::from(*index)],
             InternedRepr::Owned(text) => text,
         }
     }
@@ -76,8 +76,8 @@ impl InternedStr {
 
 fn lookup_interned(text: &str) -> Option<InternedRepr> {
     let order = |word: &&str| word.len().cmp(&text.len()).then_with(|| (**word).cmp(text));
-    let place = INTERNED.binary_search_by(order).ok()?;
-    u8::try_from(place).ok().map(InternedRepr::Interned)
+    let index = INTERNED.binary_search_by(order).ok()?;
+    u8::try_from(index).ok().map(InternedRepr::Interned)
 }
 
 impl From<&str> for InternedStr {

@@ -148,19 +148,19 @@ pub fn job_blocks(scheduling: Option<&JobSchedulingConfiguration>) -> Blocks {
 
 /// The Job called `name` that a CronJob creates. It is a root like other Jobs: a CronJob has no Workload.
 pub fn job_from_cron_job(cron_job: &CronJob, name: &str) -> Job {
-    let (template, maker) = (cron_job.spec.job_template.clone(), &cron_job.metadata);
+    let (template, owner_metadata) = (cron_job.spec.job_template.clone(), &cron_job.metadata);
     let metadata = template.metadata.unwrap_or_default();
     Job {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            namespace: maker.namespace.clone(),
+            namespace: owner_metadata.namespace.clone(),
             labels: metadata.labels,
             annotations: metadata.annotations,
             owner_references: Some(vec![OwnerReference {
                 api_version: "batch/v1".to_owned(),
                 kind: "CronJob".to_owned(),
-                name: maker.name.clone().unwrap_or_default(),
-                uid: maker.uid.clone().unwrap_or_default(),
+                name: owner_metadata.name.clone().unwrap_or_default(),
+                uid: owner_metadata.uid.clone().unwrap_or_default(),
                 controller: Some(true),
                 block_owner_deletion: Some(true),
             }]),

@@ -25,10 +25,11 @@ pub fn validate_create(job: &Job, gates: &Gates) -> ErrorList {
     let spec = spec_of(job);
     let mut errors = validate_object_meta(&job.metadata, true, &Path::new("metadata"));
     let template = spec.template.metadata.as_ref();
-    let theirs = template.and_then(|metadata| metadata.labels.as_ref());
+    let template_labels = template.and_then(|metadata| metadata.labels.as_ref());
     let generated = [CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL];
-    let all_generated = theirs.is_some_and(|labels| labels.keys().all(|label| generated.contains(&label.as_str())));
-    if all_generated && job.metadata.labels.as_ref() == theirs {
+    let all_generated =
+        template_labels.is_some_and(|labels| labels.keys().all(|label| generated.contains(&label.as_str())));
+    if all_generated && job.metadata.labels.as_ref() == template_labels {
         // The labels were copied from the template, and are reported only there.
         errors.retain(|error| error.path.as_str() != "metadata.labels");
     }

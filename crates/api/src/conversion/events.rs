@@ -17,7 +17,7 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingController", "reportingComponent"),
 ];
 
-pub(super) fn to_storage(doc: &mut Value, _around: &ConversionContext<'_>) -> Result<(), ErrorList> {
+pub(super) fn to_storage(doc: &mut Value, _context: &ConversionContext<'_>) -> Result<(), ErrorList> {
     rename_all(doc, NAMES);
     Ok(())
 }
@@ -58,7 +58,7 @@ mod tests {
         from_storage(&mut there);
         let names = there.as_object().expect("still an object").keys().cloned().collect::<BTreeSet<_>>();
         assert_eq!(names, fields_in("events.k8s.io"));
-        let around = ConversionContext { namespace: "training", old: None, workload: &|_| None };
-        assert_eq!((to_storage(&mut there, &around), there), (Ok(()), event));
+        let context = ConversionContext { namespace: "training", old: None, workload: &|_| None };
+        assert_eq!((to_storage(&mut there, &context), there), (Ok(()), event));
     }
 }

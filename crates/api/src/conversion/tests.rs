@@ -23,9 +23,9 @@ fn convert_to_storage(
     of: &'static [Conversion],
     version: &str,
     mut doc: Value,
-    around: &ConversionContext<'_>,
+    context: &ConversionContext<'_>,
 ) -> Value {
-    (conversion(of, version).to_storage)(&mut doc, around).expect("it converts");
+    (conversion(of, version).to_storage)(&mut doc, context).expect("it converts");
     doc
 }
 
@@ -199,9 +199,9 @@ fn group_without_a_policy_gets_that_of_its_template() {
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
     }]}]}});
     let find = |name: &str| (name == "w").then(|| workload.clone());
-    let around = ConversionContext { workload: &find, ..empty_context() };
+    let context = ConversionContext { workload: &find, ..empty_context() };
     let draft = json!({"spec": {"workloadRef": {"name": "w"}, "podGroupTemplateRef": {"name": "t"}}});
-    let stored = convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", draft.clone(), &around);
+    let stored = convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", draft.clone(), &context);
     assert_eq!(
         stored["spec"],
         json!({

@@ -22,15 +22,15 @@ const INHERITED_FIELDS: [&str; 7] = [
     "preemptionPolicy",
 ];
 
-pub(super) fn pod_group_to_storage(doc: &mut Value, around: &ConversionContext<'_>) -> Result<(), ErrorList> {
+pub(super) fn pod_group_to_storage(doc: &mut Value, context: &ConversionContext<'_>) -> Result<(), ErrorList> {
     status_to_storage(doc);
     let origin = match spec_of(doc) {
-        Some(spec) => origin_to_storage(spec, around)?,
+        Some(spec) => origin_to_storage(spec, context)?,
         None => None,
     };
-    v1alpha2::pod_group_to_storage(doc, around)?;
+    v1alpha2::pod_group_to_storage(doc, context)?;
     let Some(spec) = spec_of(doc).filter(|spec| !spec.contains_key("schedulingPolicy")) else { return Ok(()) };
-    let Some(template) = inherited_spec(origin.as_ref(), around) else {
+    let Some(template) = inherited_spec(origin.as_ref(), context) else {
         // Validation refuses a group without a reference and policy, as in any version.
         return origin.as_ref().map_or(Ok(()), |origin| Err(vec![missing_policy_error(origin)]));
     };
@@ -56,14 +56,14 @@ pub(super) fn pod_group_from_storage(doc: &mut Value) {
     }
 }
 
-pub(super) fn workload_to_storage(doc: &mut Value, around: &ConversionContext<'_>) -> Result<(), ErrorList> {
+pub(super) fn workload_to_storage(doc: &mut Value, context: &ConversionContext<'_>) -> Result<(), ErrorList> {
     if let Some(spec) = spec_of(doc) {
         let path = Path::new("spec").child("controllerRef");
         if let Some(reference) = child(spec, "controllerRef") {
             controller_ref_to_storage(reference, &path).map_err(|error| vec![error])?;
         }
     }
-    v1alpha2::workload_to_storage(doc, around)
+    v1alpha2::workload_to_storage(doc, context)
 }
 
 pub(super) fn workload_from_storage(doc: &mut Value) {
@@ -95,7 +95,7 @@ struct TemplateOrigin {
 /// Reads the reference from all fields that the drafts have for it, and writes that of `v1alpha2`.
 fn origin_to_storage(
     spec: &mut JsonObject,
-    around: &ConversionContext<'_>,
+    context: &ConversionContext<'_>,
 ) -> Result<Option<TemplateOrigin>, ErrorList> {
     let path = Path::new("spec");
     let (reference_path, template_path) = (path.child("workloadRef"), path.child("podGroupTemplateRef"));
@@ -103,7 +103,7 @@ fn origin_to_storage(
     let mut template = ConsistentName::default();
     let mut errors = ErrorList::new();
     if let Some(Value::Object(reference)) = spec.remove("workloadRef") {
-        errors.extend(validate_workload_reference(&reference, &reference_path, around.namespace));
+        errors.extend(validate_workload_reference(&reference, &reference_path, context.namespace));
         workload.record(&reference_path.child("name"), text(&reference, "name"), &mut errors);
     }
     if let Some(Value::Object(mut reference)) = spec.remove("podGroupTemplateRef") {
@@ -142,14 +142,14 @@ fn origin_to_storage(
 
 /// Validates that the reference is to a Workload of this namespace.
 fn validate_workload_reference(reference: &JsonObject, path: &Path, namespace: &str) -> ErrorList {
-    let (kind, place) = (text(reference, "kind"), text(reference, "namespace"));
+    let (kind, other_namespace) = (text(reference, "kind"), text(reference, "namespace"));
     let mut errors = ErrorList::new();
     if !matches!(kind, "" | "Workload") {
         errors.push(Error::not_supported(&path.child("kind"), kind, &["Workload"]));
     }
-    if !place.is_empty() && place != namespace {
+    if !other_namespace.is_empty() && other_namespace != namespace {
         let detail = format!("must be the namespace of the group, {namespace}");
-        errors.push(Error::invalid(&path.child("namespace"), place, detail));
+        errors.push(Error::invalid(&path.child("namespace"), other_namespace, detail));
     }
     errors
 }
@@ -174,12 +174,12 @@ impl ConsistentName {
 }
 
 /// The source of a policy that the group does not set: the stored group, or its template.
-fn inherited_spec(origin: Option<&TemplateOrigin>, around: &ConversionContext<'_>) -> Option<Value> {
-    if let Some(old) = around.old {
+fn inherited_spec(origin: Option<&TemplateOrigin>, context: &ConversionContext<'_>) -> Option<Value> {
+    if let Some(old) = context.old {
         return old.get("spec").cloned();
     }
     let TemplateOrigin { workload, template } = origin?;
-    let workload = (around.workload)(workload)?;
+    let workload = (context.workload)(workload)?;
     find_template(workload.get("spec")?, template).cloned()
 }
 

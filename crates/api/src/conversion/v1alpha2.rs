@@ -14,7 +14,7 @@ pub(super) const SCHEDULED_CONDITION: &str = "PodGroupScheduled";
 /// Its current name.
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
 
-pub(super) fn pod_group_to_storage(doc: &mut Value, _around: &ConversionContext<'_>) -> Result<(), ErrorList> {
+pub(super) fn pod_group_to_storage(doc: &mut Value, _context: &ConversionContext<'_>) -> Result<(), ErrorList> {
     swap_condition(doc);
     let Some(spec) = spec_of(doc) else { return Ok(()) };
     let path = Path::new("spec");
@@ -47,7 +47,7 @@ pub(super) fn pod_group_from_storage(doc: &mut Value) {
     disruption_mode_from_storage(spec);
 }
 
-pub(super) fn workload_to_storage(doc: &mut Value, _around: &ConversionContext<'_>) -> Result<(), ErrorList> {
+pub(super) fn workload_to_storage(doc: &mut Value, _context: &ConversionContext<'_>) -> Result<(), ErrorList> {
     let mut errors = ErrorList::new();
     if let Some(spec) = spec_of(doc) {
         visit_templates(spec, &Path::new("spec"), &mut |template, path| {

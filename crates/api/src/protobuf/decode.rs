@@ -198,16 +198,16 @@ impl Decoder {
     /// The type, the number, the string.
     fn int_or_string(&mut self, bytes: &[u8], name: &'static str) -> Result<Value, DecodeError> {
         let mut reader = WireReader::new(bytes);
-        let (mut which, mut number, mut text) = (0, 0, "");
+        let (mut variant, mut number, mut text) = (0, 0, "");
         while let Some((field, wire)) = reader.tag()? {
             match field {
-                1 => which = reader.varint(wire, name)?,
+                1 => variant = reader.varint(wire, name)?,
                 2 => number = reader.varint(wire, name)? as i32,
                 3 => text = reader.text(wire, name)?,
                 _ => reader.skip(field, wire)?,
             }
         }
-        match which {
+        match variant {
             0 => Ok(number.into()),
             1 => self.text(text),
             _ => Err(DecodeError::Value(name)),

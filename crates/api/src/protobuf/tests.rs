@@ -261,18 +261,18 @@ fn limit_is_on_the_size_of_the_json() {
 
 #[test]
 fn truncated_body_is_decoded_or_refused() {
-    let whole = bytes(KUBECTL_JOB);
-    let complete = (0..whole.len()).filter(|&length| read("batch/v1/Job", &whole[..length]).is_ok()).count();
+    let body_bytes = bytes(KUBECTL_JOB);
+    let complete = (0..body_bytes.len()).filter(|&length| read("batch/v1/Job", &body_bytes[..length]).is_ok()).count();
     // It can end between the fields of the envelope: after the prefix, the type, the object, and the first of two more.
     assert_eq!(complete, 4);
 }
 
 /// A body of kubectl with some bytes changed, inserted or removed.
 fn corrupted_body() -> impl Strategy<Value = Vec<u8>> {
-    let whole = bytes(KUBECTL_JOB);
-    let edit = (0..whole.len(), 0..3_u8, any::<u8>());
+    let body_bytes = bytes(KUBECTL_JOB);
+    let edit = (0..body_bytes.len(), 0..3_u8, any::<u8>());
     prop::collection::vec(edit, 1..6).prop_map(move |edits| {
-        let mut body = whole.clone();
+        let mut body = body_bytes.clone();
         for (at, how, byte) in edits {
             let at = at.min(body.len() - 1);
             match how {

@@ -163,14 +163,14 @@ impl PodSpecView {
     pub fn unsupported_fields(&self) -> Vec<&'static str> {
         let affinity = self.affinity.as_ref();
         let is_required = |terms: Option<PodTermsView>| terms.is_some_and(|terms| terms.is_required);
-        let demands = [
+        let unsupported = [
             (is_required(affinity.and_then(|affinity| affinity.pod_affinity)), "affinity.podAffinity"),
             (is_required(affinity.and_then(|affinity| affinity.pod_anti_affinity)), "affinity.podAntiAffinity"),
             (self.must_spread, "topologySpreadConstraints"),
             (self.volumes.has_claims, "volumes[].persistentVolumeClaim"),
             (self.claims_devices, "resourceClaims"),
         ];
-        demands.into_iter().filter_map(|(demanded, field)| demanded.then_some(field)).collect()
+        unsupported.into_iter().filter_map(|(demanded, field)| demanded.then_some(field)).collect()
     }
 }
 

@@ -91,7 +91,7 @@ impl PodGroupView {
         self.metadata
             .annotations
             .get(PodGroupView::MANAGED_BY_ANNOTATION)
-            .is_some_and(|maker| maker == PodGroupView::JOB_CONTROLLER)
+            .is_some_and(|name| name == PodGroupView::JOB_CONTROLLER)
     }
 
     /// Whether a pod that names the group can be a member. A group without a controller admits any pod. Otherwise the

@@ -141,9 +141,9 @@ fn template(spec: &CronJobSpec, gates: &Gates) -> ErrorList {
 /// The rules that the types declare.
 fn validate_declarative(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Gates) -> ErrorList {
     let old = old.map(job_spec);
-    let unsaid = new.schedule.is_empty().then(|| Error::required(&Path::new("spec").child("schedule"), ""));
+    let missing = new.schedule.is_empty().then(|| Error::required(&Path::new("spec").child("schedule"), ""));
     let scheduling = with_template_path(validate_template_declarative(&job_spec(new), old.as_deref(), gates));
-    unsaid.into_iter().chain(scheduling).collect()
+    missing.into_iter().chain(scheduling).collect()
 }
 
 /// Errors about a Job as errors about the CronJob's template.

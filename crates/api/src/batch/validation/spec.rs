@@ -155,16 +155,16 @@ fn restart_policy(spec: &JobSpec, path: &Path) -> Option<Error> {
 fn selector(spec: &JobSpec, path: &Path) -> ErrorList {
     let selector_path = path.child("selector");
     let labels = spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
-    let carried = labels.clone().into_iter().collect();
-    let (mut errors, misses) = match &spec.selector {
+    let pod_labels = labels.clone().into_iter().collect();
+    let (mut errors, is_mismatch) = match &spec.selector {
         // A missing selector selects nothing.
         None => (vec![Error::required(&selector_path, "")], true),
         Some(selector) => (
             validate_label_selector(selector, &selector_path),
-            ParsedLabelSelector::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&carried)),
+            ParsedLabelSelector::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&pod_labels)),
         ),
     };
-    if misses {
+    if is_mismatch {
         let path = path.child("template").child("metadata").child("labels");
         errors.push(Error::invalid(&path, labels_value(&labels), "`selector` does not match template `labels`"));
     }

@@ -99,16 +99,16 @@ impl JobStatusUpdate<'_> {
             errors.push(Error::invalid(&path, to_json(completion), "must be equal to or after `startTime`"));
         }
         let indexes_changed = new.failed_indexes != old.failed_indexes;
-        let unannounced = self.has_condition("Failed")
+        let lacks_target = self.has_condition("Failed")
             && !self.has_condition("FailureTarget")
             && (self.changed("Failed") || indexes_changed);
         let detail = "cannot set Failed=True condition without the FailureTarget=true condition";
-        errors.extend(self.condition_error_if(unannounced, detail));
-        let unannounced = self.has_condition("Complete")
+        errors.extend(self.condition_error_if(lacks_target, detail));
+        let lacks_target = self.has_condition("Complete")
             && !self.has_condition("SuccessCriteriaMet")
             && (self.has_success_policy() || self.changed("Complete") || self.changed("SuccessCriteriaMet"));
         let detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
-        errors.extend(self.condition_error_if(unannounced, detail));
+        errors.extend(self.condition_error_if(lacks_target, detail));
         errors
     }
 
@@ -202,10 +202,10 @@ impl JobStatusUpdate<'_> {
             let detail = format!("cannot set SuccessCriteriaMet=True and {other}=true conditions");
             errors.extend(self.condition_error_if(both, &detail));
         }
-        let unmet =
+        let criteria_not_met =
             self.has_success_policy() && self.has_condition("Complete") && !self.has_condition("SuccessCriteriaMet");
         let detail = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
-        errors.extend(self.condition_error_if(unmet, detail));
+        errors.extend(self.condition_error_if(criteria_not_met, detail));
         errors
     }
 
@@ -248,12 +248,13 @@ impl JobStatusUpdate<'_> {
             && spec.completions == spec.parallelism;
         let counters =
             [("failed", new.failed, old.failed, false), ("succeeded", new.succeeded, old.succeeded, elastic)];
-        let fell = counters.iter().filter(|(_, now, before, may)| now.unwrap_or(0) < before.unwrap_or(0) && !may);
-        fell.map(|(name, now, ..)| {
-            let detail = format!("cannot decrease the {name} counter");
-            Error::invalid(&self.path.child(name), now.unwrap_or(0), detail)
-        })
-        .collect()
+        let decreased = counters.iter().filter(|(_, now, before, may)| now.unwrap_or(0) < before.unwrap_or(0) && !may);
+        decreased
+            .map(|(name, now, ..)| {
+                let detail = format!("cannot decrease the {name} counter");
+                Error::invalid(&self.path.child(name), now.unwrap_or(0), detail)
+            })
+            .collect()
     }
 
     /// The error about pods of a finished Job.

@@ -90,7 +90,7 @@ fn allow_scheduling_directives(expected: &mut PodTemplateSpec, new: &PodTemplate
 /// Copies the containers' resources from `new` if the containers are the same in the same order.
 fn allow_resources(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
     let (Some(expected), Some(new)) = (&mut expected.spec, &new.spec) else { return };
-    let take_over = |expected: &mut [Container], new: &[Container]| {
+    let copy_resources = |expected: &mut [Container], new: &[Container]| {
         let same = expected.len() == new.len() && expected.iter().zip(new).all(|(old, new)| old.name == new.name);
         if same {
             for (old, new) in expected.iter_mut().zip(new) {
@@ -98,8 +98,8 @@ fn allow_resources(expected: &mut PodTemplateSpec, new: &PodTemplateSpec) {
             }
         }
     };
-    take_over(&mut expected.containers, &new.containers);
-    take_over(
+    copy_resources(&mut expected.containers, &new.containers);
+    copy_resources(
         expected.init_containers.as_deref_mut().unwrap_or_default(),
         new.init_containers.as_deref().unwrap_or_default(),
     );

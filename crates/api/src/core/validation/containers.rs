@@ -203,13 +203,13 @@ fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, list: &Path,
 fn sub_path_problems(mount: &VolumeMount, list: &Path, path: &Path) -> ErrorList {
     let (plain, expanded) = (non_empty(&mount.sub_path), non_empty(&mount.sub_path_expr));
     let mut errors: ErrorList =
-        plain.iter().flat_map(|place| descending_path_problems(place, &list.child("subPath"))).collect();
-    if let Some(place) = expanded {
+        plain.iter().flat_map(|sub_path| descending_path_problems(sub_path, &list.child("subPath"))).collect();
+    if let Some(sub_path) = expanded {
         if plain.is_some() {
             let detail = "subPathExpr and subPath are mutually exclusive";
-            errors.push(Error::invalid(&path.child("subPathExpr"), place, detail));
+            errors.push(Error::invalid(&path.child("subPathExpr"), sub_path, detail));
         }
-        errors.extend(descending_path_problems(place, &list.child("subPathExpr")));
+        errors.extend(descending_path_problems(sub_path, &list.child("subPathExpr")));
     }
     errors
 }
@@ -250,8 +250,8 @@ fn validate_devices(container: &Container, declared: &DeclaredNames<'_>, path: &
     let mounted: BTreeSet<&str> = container.volume_mounts.iter().flatten().map(|mount| mount.name.as_str()).collect();
     for (index, device) in container.volume_devices.iter().flatten().enumerate() {
         let path = path.index(index);
-        let (name_path, place_path) = (path.child("name"), path.child("devicePath"));
-        let (name, place) = (device.name.as_str(), device.device_path.as_str());
+        let (name_path, path_field) = (path.child("name"), path.child("devicePath"));
+        let (name, device_path) = (device.name.as_str(), device.device_path.as_str());
         if name.is_empty() {
             errors.push(Error::required(&name_path, ""));
         }
@@ -266,12 +266,12 @@ fn validate_devices(container: &Container, declared: &DeclaredNames<'_>, path: &
             }
             Some(_) => {}
         }
-        if place.is_empty() {
-            errors.push(Error::required(&place_path, ""));
-        } else if !used.insert(("path", place)) {
-            errors.push(Error::invalid(&place_path, place, "must be unique"));
-        } else if place.split('/').any(|part| part == "..") {
-            errors.push(Error::invalid(&place_path, place, "can not contain backsteps ('..')"));
+        if device_path.is_empty() {
+            errors.push(Error::required(&path_field, ""));
+        } else if !used.insert(("path", device_path)) {
+            errors.push(Error::invalid(&path_field, device_path, "must be unique"));
+        } else if device_path.split('/').any(|part| part == "..") {
+            errors.push(Error::invalid(&path_field, device_path, "can not contain backsteps ('..')"));
         }
         if mounted.contains(name) {
             errors.push(Error::invalid(&name_path, name, "must not already exist in volumeMounts"));

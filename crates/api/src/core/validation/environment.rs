@@ -44,11 +44,11 @@ const MORE_THAN_ONE: &str = "may not have more than one field specified at a tim
 /// Validates the variables of a container, then its `envFrom`.
 pub fn validate(container: &Container, declared: &DeclaredNames<'_>, path: &Path) -> ErrorList {
     let variables = container.env.iter().flatten().enumerate();
-    let taken_over = container.env_from.iter().flatten().enumerate();
+    let sources = container.env_from.iter().flatten().enumerate();
     let (env, env_from) = (path.child("env"), path.child("envFrom"));
     variables
         .flat_map(|(index, variable)| variable_problems(variable, declared, &env.index(index)))
-        .chain(taken_over.flat_map(|(index, source)| env_from_problems(source, &env_from, index)))
+        .chain(sources.flat_map(|(index, source)| env_from_problems(source, &env_from, index)))
         .collect()
 }
 

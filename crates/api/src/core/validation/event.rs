@@ -106,11 +106,11 @@ fn text_unchanged(new: &Option<String>, old: &Option<String>, path: &Path) -> Op
 /// A series has a count of at least two and a last time.
 fn series_problems(event: &Event) -> ErrorList {
     let Some(series) = &event.series else { return ErrorList::new() };
-    let few = series.count.unwrap_or(0) < 2;
-    let few = few.then(|| Error::invalid(&Path::new("series.count"), "", "should be at least 2"));
-    let timeless = series.last_observed_time.is_none();
-    let timeless = timeless.then(|| Error::required(&Path::new("series.lastObservedTime"), ""));
-    few.into_iter().chain(timeless).collect()
+    let too_few = series.count.unwrap_or(0) < 2;
+    let too_few = too_few.then(|| Error::invalid(&Path::new("series.count"), "", "should be at least 2"));
+    let no_time = series.last_observed_time.is_none();
+    let no_time = no_time.then(|| Error::required(&Path::new("series.lastObservedTime"), ""));
+    too_few.into_iter().chain(no_time).collect()
 }
 
 /// Errors in either group. `reporter` is the name of the field with the reporting component.
@@ -130,8 +130,8 @@ fn namespace_problem(event: &Event) -> Option<Error> {
         (None, Some(_)) => &["default", "kube-system"],
         (None, None) => &["", "default"],
     };
-    let place = non_empty(&event.metadata.namespace).unwrap_or("");
-    (!places.contains(&place)).then(|| {
+    let namespace_of_event = non_empty(&event.metadata.namespace).unwrap_or("");
+    (!places.contains(&namespace_of_event)).then(|| {
         let path = Path::new("involvedObject").child("namespace");
         Error::invalid(&path, about.unwrap_or(""), "does not match event.namespace")
     })

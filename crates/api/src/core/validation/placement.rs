@@ -292,10 +292,10 @@ fn label_keys_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
     }
     let keys = term.match_label_keys.as_deref().unwrap_or_default();
     errors.extend(duplicate_label_keys_problems(keys, &term.label_selector, path));
-    let unwanted: BTreeSet<&String> = term.mismatch_label_keys.iter().flatten().collect();
+    let mismatch_keys: BTreeSet<&String> = term.mismatch_label_keys.iter().flatten().collect();
     errors.extend(item_problems(&term.match_label_keys, &path.child("matchLabelKeys"), |key, path| {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
-        let in_both = unwanted.contains(key).then(|| Error::invalid(path, key.as_str(), detail));
+        let in_both = mismatch_keys.contains(key).then(|| Error::invalid(path, key.as_str(), detail));
         in_both.into_iter().collect()
     }));
     errors

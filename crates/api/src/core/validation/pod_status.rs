@@ -132,13 +132,13 @@ fn transition_problems(new: &PodStatus, old: &PodStatus, spec: &PodSpec, path: &
 
 fn will_restart(container: &Container, spec: &PodSpec, exit_code: i32) -> bool {
     let rules = container.restart_policy_rules.iter().flatten();
-    let meant = |rule: &&k8s_openapi::api::core::v1::ContainerRestartRule| {
+    let matches_exit_code = |rule: &&k8s_openapi::api::core::v1::ContainerRestartRule| {
         rule.exit_codes.as_ref().is_some_and(|codes| {
             let is_in = codes.values.iter().flatten().any(|code| *code == exit_code);
             is_in == (codes.operator == "In")
         })
     };
-    if rules.clone().any(|rule| rule.action == "Restart" && meant(&rule)) {
+    if rules.clone().any(|rule| rule.action == "Restart" && matches_exit_code(&rule)) {
         return true;
     }
     match container.restart_policy.as_deref().or(spec.restart_policy.as_deref()) {

@@ -75,8 +75,8 @@ pub fn amount_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     match Quantity::parse(&amount.0) {
         Err(bad) => vec![Error::invalid(path, amount.0.as_str(), bad.to_string())],
         Ok(amount) => {
-            let broken = AMOUNT_RULES.iter().filter(|(breaks, _)| breaks(name, amount));
-            broken.map(|(_, detail)| Error::invalid(path, amount.to_string(), *detail)).collect()
+            let violated = AMOUNT_RULES.iter().filter(|(breaks, _)| breaks(name, amount));
+            violated.map(|(_, detail)| Error::invalid(path, amount.to_string(), *detail)).collect()
         }
     }
 }
@@ -90,9 +90,9 @@ pub fn is_extended(name: &str) -> bool {
 
 fn entry_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     let path = path.key(name);
-    let unfit = NAME_RULES.iter().filter(|(breaks, _)| breaks(name));
+    let violated = NAME_RULES.iter().filter(|(breaks, _)| breaks(name));
     let mut errors = violations(names::qualified_name, name, &path);
-    errors.extend(unfit.map(|(_, detail)| Error::invalid(&path, name, *detail)));
+    errors.extend(violated.map(|(_, detail)| Error::invalid(&path, name, *detail)));
     errors.extend(amount_problems(name, amount, &path));
     errors.extend(page_size_problem(name, amount, &path));
     errors

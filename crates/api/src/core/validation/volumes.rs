@@ -261,9 +261,13 @@ fn projection_problems(source: &VolumeProjection, path: &Path, whole: &Path) -> 
         errors.extend(required_text(Some(&map.name), &path.child("name")));
         errors.extend(key_to_path_problems(None, &map.items, &path));
     }
-    if let Some(facts) = &source.downward_api {
+    if let Some(downward_api) = &source.downward_api {
         errors.extend(
-            facts.items.iter().flatten().flat_map(|file| downward_api_file_problems(file, &path.child("downwardAPI"))),
+            downward_api
+                .items
+                .iter()
+                .flatten()
+                .flat_map(|file| downward_api_file_problems(file, &path.child("downwardAPI"))),
         );
     }
     if let Some(token) = &source.service_account_token {
@@ -296,7 +300,7 @@ mod tests {
     #[test]
     fn each_source_is_validated() {
         let file = |path: &str| json!({"name": "v", "configMap": {"name": "c", "items": [{"key": "k", "path": path}]}});
-        let facts = |item: Value| json!({"name": "v", "downwardAPI": {"items": [item]}});
+        let downward_api = |item: Value| json!({"name": "v", "downwardAPI": {"items": [item]}});
         for (volume, want) in [
             (json!({"name": "", "emptyDir": {}}), vec!["name Required value"]),
             (json!({"name": "A", "emptyDir": {}}), vec!["name Invalid value"]),
@@ -324,9 +328,9 @@ mod tests {
             (file("/a"), vec!["configMap.items[0].path Invalid value"]),
             (file("..a"), vec!["configMap.items[0].path Invalid value"]),
             (file(".."), vec!["configMap.items[0].path Invalid value", "configMap.items[0].path Invalid value"]),
-            (facts(json!({"path": "a"})), vec!["downwardAPI Required value"]),
+            (downward_api(json!({"path": "a"})), vec!["downwardAPI Required value"]),
             (
-                facts(json!({"path": "a", "resourceFieldRef": {"resource": "limits.cpu"}})),
+                downward_api(json!({"path": "a", "resourceFieldRef": {"resource": "limits.cpu"}})),
                 vec!["downwardAPI.resourceFieldRef.containerName Required value"],
             ),
             (
