@@ -1,24 +1,24 @@
-//! A record of every request that writes, for whoever wants to keep it.
+//! The audit log: a record of every request that writes.
 
 use std::sync::Arc;
 
 use api::Timestamp;
 use serde::Serialize;
 
-/// One request that writes, after it was answered.
+/// One request that writes, with its result.
 #[derive(Debug, Serialize)]
 pub struct AuditEntry<'a> {
-    /// When it was answered.
+    /// When the response was ready.
     pub time: Timestamp,
-    /// Who asked.
+    /// The user.
     pub user: &'a str,
     /// `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'a str,
     /// The path, without its query.
     pub path: &'a str,
-    /// The status code of the answer.
+    /// The status code of the response.
     pub code: u16,
 }
 
-/// Who is told. It is called on the request's own task, so it must be quick.
+/// Receives the entries. It is called on the request's own task, so it must be quick.
 pub type AuditSink = Arc<dyn Fn(&AuditEntry<'_>) + Send + Sync>;

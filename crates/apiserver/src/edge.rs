@@ -1,21 +1,21 @@
 //! The network edge: TLS connections in front of the server.
 //!
-//! In: a listening socket, the server, certificates and a token. Out: the server's answers over HTTP/1.1 and HTTP/2.
-//! Promises: only the administrator and the parts are served, by a client certificate of our CA or by the token, save
-//! for health and version. No client holds a connection, a stream or memory without using it: handshakes, headers,
-//! bodies and answers all have their time, and only so many requests are under way at once. Connections without an
-//! identity never keep out those with one. A panic in a request costs that request. After a stop nothing is accepted,
-//! and what is under way ends.
-//! Never: plain HTTP; an identity from anything the client merely says.
+//! In: a listening socket, the server, certificates and a token. Out: the server's responses over HTTP/1.1 and HTTP/2.
+//! Promises: only the administrator and the components are served, by a client certificate of our CA or by the token,
+//! except for health and version. No client keeps a connection, a stream or memory without using it: handshakes,
+//! headers, bodies and responses have timeouts, and requests in flight are limited. Connections without an identity
+//! never displace those with one. A panic ends only its request. After a stop no connection is accepted, and running
+//! requests end.
+//! Never: plain HTTP; an identity from anything that a client merely claims.
 
 mod connection; // one connection from handshake to close; read this first
-mod service; // one request: who asks, how long it may take
-mod authentication; // who is on the other side
+mod service; // one request: authentication, limits, timeout
+mod authentication; // client certificates and tokens
 mod slots; // how many connections at once, and which one is closed for another
 mod in_flight; // how many requests at once
-mod activity; // who waits for whom on a connection, and for how long
-mod compression; // large answers as gzip
-mod response_body; // an answer on its way out
+mod activity; // requests in flight and unread responses of a connection
+mod compression; // gzip for large responses
+mod response_body; // a response body on its way to the client
 mod request_body; // a request's body, given back when it was not read to its end
 pub mod pki; // certificates and the token: made, kept, renewed
 pub mod kubeconfig; // the administrator's way in
@@ -39,13 +39,13 @@ use crate::server::ApiServer;
 /// What clients may take of the edge.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeLimits {
-    /// Connections at once whose client has proven who it is. More are served, but can be closed like those without.
+    /// Concurrent connections of authenticated clients. More are served, but can be closed like unauthenticated ones.
     pub max_connections: usize,
     /// Connections at once whose client has not; for one more, the oldest of them is closed.
     pub max_unidentified_connections: usize,
     /// Requests at once on one HTTP/2 connection.
     pub max_streams: u32,
-    /// Requests that read, under way at once over all connections; more are told to come back.
+    /// Concurrent read requests over all connections; more get 429.
     pub max_reads: usize,
     /// The same for requests that write.
     pub max_writes: usize,
@@ -59,13 +59,13 @@ pub struct EdgeLimits {
     pub handshake_timeout: Duration,
     /// How long the head of a request may take, and how long an HTTP/1.1 connection may be silent between requests.
     pub header_timeout: Duration,
-    /// How long a request may take until its answer begins, its body included. Watches begin at once.
+    /// How long a request may take until its response starts, its body included. Watches start at once.
     pub request_timeout: Duration,
-    /// How long a client may leave the next piece of an answer unread.
+    /// How long a client may leave the next piece of a response unread.
     pub unread_timeout: Duration,
     /// How long a connection may have no request.
     pub idle_timeout: Duration,
-    /// How long what is under way may take after a stop.
+    /// How long running requests may take after a stop.
     pub drain_timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Whether the server and what runs beside it are well: `/livez`, `/readyz` and `/healthz`.
+//! Health of the server and of the components in its process: `/livez`, `/readyz` and `/healthz`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::response::body::Body;
 
-/// What is known about the health of the process; whoever runs a part reports on it. Clones are the same.
+/// The health of the process. Each component reports on itself. Clones share the state.
 #[derive(Clone, Default)]
 pub struct Health(Arc<Mutex<Vec<HealthCheck>>>);
 
@@ -56,7 +56,7 @@ impl Health {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer at `/livez`, `/readyz` or `/healthz`; `None` at other paths.
+    /// The response at `/livez`, `/readyz` or `/healthz`; `None` at other paths.
     ///
     /// A process that answers is alive, unless a check says that only a new process would help; it is ready, and healthy,
     /// when every check passes.
@@ -81,7 +81,7 @@ impl Health {
         Some(response)
     }
 
-    /// Every check, or where liveness is asked for those that fail it.
+    /// Every check; for liveness only those that fail it.
     fn lines(&self, fatal_only: bool) -> Vec<(bool, String)> {
         let line = |check: &HealthCheck| match &check.failure {
             None => (true, format!("[+]{} ok\n", check.name)),

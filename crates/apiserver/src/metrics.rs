@@ -1,4 +1,4 @@
-//! What the server counts, and `/metrics`. Names are upstream's where upstream has the metric.
+//! The server's metrics, and `/metrics`. Names are upstream's where upstream has the metric.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const DURATION_BUCKETS: [f64; 23] = [
     45.0, 60.0,
 ];
 
-/// Adds what others in the process count to an answer at `/metrics`, in that form and without its end.
+/// Appends the metrics of other components to a response at `/metrics`, in the same format and without the end mark.
 pub type ExtraMetrics = Arc<dyn Fn(&mut String) + Send + Sync>;
 
 /// The server's counters. Clones count into the same.
@@ -68,7 +68,7 @@ struct FeatureLabels {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// All metrics at zero.
     pub fn new(gates: &Gates) -> Metrics {
         let mut registry = Registry::default();
         let requests = Family::default();
@@ -77,7 +77,7 @@ impl Metrics {
         let durations = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
         registry.register_with_unit(
             "apiserver_request_duration",
-            "Time until the answer began, watches aside",
+            "Time until the response started, without watches",
             Unit::Seconds,
             durations.clone(),
         );
@@ -110,7 +110,7 @@ impl Metrics {
         }))
     }
 
-    /// A request was answered. `resource` is `None` where the path names none that is served.
+    /// Counts a response. `resource` is `None` where the path names no served resource.
     pub fn record_request(&self, verb: Verb, resource: Option<&Resource>, code: StatusCode, took: Duration) {
         let (verb_label, resource) = (verb_label(verb), resource.map_or("", |resource| resource.plural));
         let labels = RequestLabels { verb: verb_label, resource, code: code.as_u16() };
@@ -128,8 +128,8 @@ impl Metrics {
         WatchGuard(gauge)
     }
 
-    /// The answer at `/metrics`.
-    pub fn response(&self, store: &Store, resources: &[Resource], others: Option<&ExtraMetrics>) -> Response<Body> {
+    /// The response at `/metrics`.
+    pub fn response(&self, store: &Store, resources: &[Resource], extra: Option<&ExtraMetrics>) -> Response<Body> {
         for resource in resources.iter().filter(|resource| !resource.is_stored_elsewhere()) {
             let labels = ObjectCountLabels { group: resource.group, resource: resource.plural };
             self.0.objects.get_or_create(&labels).set(count_objects(store, resource));
@@ -137,11 +137,11 @@ impl Metrics {
         self.0.revision.set(store.revision().to_string().parse().unwrap_or(i64::MAX));
         self.0.resident_memory.set(resident_memory_bytes().unwrap_or_default());
         let mut written = String::new();
-        text::encode_registry(&mut written, &self.0.registry).expect("a text takes every write");
-        if let Some(others) = others {
-            others(&mut written);
+        text::encode_registry(&mut written, &self.0.registry).expect("writing to a string never fails");
+        if let Some(extra) = extra {
+            extra(&mut written);
         }
-        text::encode_eof(&mut written).expect("a text takes every write");
+        text::encode_eof(&mut written).expect("writing to a string never fails");
         let mut response = Response::new(Body::whole(Bytes::from(written)));
         let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -169,11 +169,11 @@ fn count_objects(store: &Store, resource: &Resource) -> i64 {
         counted += 1;
         false
     });
-    listed.expect("the present is never gone");
+    listed.expect("the current revision is never compacted");
     counted
 }
 
-/// Where the system does not tell, nothing is known.
+/// `None` where the system does not report it.
 fn resident_memory_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -27,7 +27,7 @@ use crate::response::status::{ApiResult, Status};
 use crate::server::{Call, json_response};
 use crate::write;
 
-/// How long a read waits for the store to reach the version it asks for.
+/// How long a read waits for the store to reach the requested version.
 const WAIT_FOR_VERSION: Duration = Duration::from_secs(3);
 
 /// A list is written in frames of about this size, so that a large one is never in memory as a whole.
@@ -104,14 +104,14 @@ fn expired_status(query: &ListQuery) -> Status {
     }
 }
 
-/// The answer to a list: `{"apiVersion":…,"items":[…],"kind":…,"metadata":{…}}`, or a table with rows.
+/// The response to a list: `{"apiVersion":…,"items":[…],"kind":…,"metadata":{…}}`, or a table with rows.
 pub(crate) fn list_response(call: &Call<'_>, listed: ListPage, selection: &Selection) -> Response<Body> {
     let shown = ResponseEncoder::new(call);
     let mut metadata = format!("\"resourceVersion\":\"{}\"", listed.revision);
     if let Some(after) = listed.continue_after {
         let token = ContinueToken { at: Some(listed.revision), after }.encode();
         metadata = format!("\"continue\":\"{token}\",{metadata}");
-        // With selectors nobody knows how many of the rest are meant.
+        // With selectors the number of remaining matches is unknown.
         if selection.is_everything() {
             metadata = format!("{metadata},\"remainingItemCount\":{}", listed.remaining);
         }

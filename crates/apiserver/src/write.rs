@@ -37,27 +37,27 @@ use crate::server::{Call, json_response};
 use crate::write::admission::{Attributes, Operation};
 use crate::write::metadata::NameSource;
 
-/// How many names are drawn before a create gives up.
+/// How many names are generated before a create fails.
 const MAX_NAME_ATTEMPTS: usize = 8;
 
-/// How often a change is made anew because another write came first.
+/// How often a change is retried after a conflict.
 pub(crate) const MAX_ATTEMPTS: usize = 5;
 
-/// The most that the warnings of one answer may say together.
+/// The total size of the warnings of one response.
 const MAX_WARNING_BYTES: usize = 4096;
 
-/// Which part of an object a change is about.
+/// The part of an object that a change is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpdateScope {
     /// All but the status, where the kind has one.
     Whole,
     /// The status.
     Status,
-    /// What holds the object, besides `metadata.finalizers`.
+    /// `spec.finalizers`, apart from `metadata.finalizers`.
     Finalizers,
 }
 
-/// Makes an object.
+/// Creates an object.
 pub(crate) async fn create(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Body>> {
     let mut names = 0;
     loop {
@@ -68,13 +68,13 @@ pub(crate) async fn create(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<
         let name = metadata::fill_system_fields(call, &mut object)?;
         names += 1;
         match finish_create(call, &mut object, &mut warnings).await {
-            // A drawn name may be taken. The whole write is repeated then, because other fields follow from the name.
+            // A generated name may be taken. The whole write is repeated then, because other fields follow from the name.
             Err(status) if name == NameSource::Generated && status.is_already_exists() => {
                 if names == MAX_NAME_ATTEMPTS {
                     return Err(Status::no_free_name(call.resource, object.name()));
                 }
             }
-            answered => return answered.map_err(|status| status.with_warnings(warnings)),
+            response => return response.map_err(|status| status.with_warnings(warnings)),
         }
     }
 }
@@ -85,13 +85,13 @@ async fn finish_create(
     object: &mut ApiObject,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Response<Body>> {
-    let Call { state: home, resource, .. } = *call;
-    (resource.strategy.defaults)(object, &home.gates);
+    let Call { state: server, resource, .. } = *call;
+    (resource.strategy.defaults)(object, &server.gates);
     let attributes = Attributes { call, operation: Operation::Create, old: None };
     admission::mutate(&attributes, object)?;
-    (resource.strategy.prepare_create)(object, &home.gates);
+    (resource.strategy.prepare_create)(object, &server.gates);
     fill_required_fields(call, object);
-    require_valid(call, object, (resource.strategy.validate_create)(object, &home.gates))?;
+    require_valid(call, object, (resource.strategy.validate_create)(object, &server.gates))?;
     admission::validate(&attributes, object)?;
     warnings.extend((resource.strategy.warnings)(object, None));
     if call.info.options.dry_run {
@@ -126,15 +126,15 @@ pub(crate) async fn guaranteed_update(
     Err(Status::modified(call.resource, call.name()))
 }
 
-/// Makes the next version once; `None` when another write came first.
+/// Makes the next version once; `None` after a conflict.
 async fn try_update(
     call: &Call<'_>,
     part: UpdateScope,
     next: &mut (dyn FnMut(&ApiObject, &mut Vec<String>) -> ApiResult<ApiObject> + Send),
     warnings: &mut Vec<String>,
 ) -> ApiResult<Option<Response<Body>>> {
-    let Call { state: home, resource, .. } = *call;
-    let stored = home.store.get(&call.key()).ok_or_else(|| Status::not_found(resource, call.name()))?;
+    let Call { state: server, resource, .. } = *call;
+    let stored = server.store.get(&call.key()).ok_or_else(|| Status::not_found(resource, call.name()))?;
     let old = ApiObject::from_stored(&stored);
     let mut new = next(&old, warnings)?;
     metadata::match_request_path(call, &mut new)?;
@@ -147,7 +147,7 @@ async fn try_update(
     if call.info.options.dry_run {
         return Ok(Some(object_response(call, StatusCode::OK, &new.document().to_string().into(), warnings)));
     }
-    // Whoever held the object may just have let it go.
+    // The last finalizer may just have been removed.
     let op = if old.is_deleting() && is_ready_to_delete(call, &new) { Op::Delete } else { Op::Put };
     let kept = commit(call, &new, Precondition::At(stored.revision), op).await?;
     Ok(kept.ok().map(|stored| stored_response(call, StatusCode::OK, &stored, warnings)))
@@ -155,8 +155,8 @@ async fn try_update(
 
 /// The steps of a change from defaults to validating admission.
 fn finish_update(call: &Call<'_>, part: UpdateScope, new: &mut ApiObject, old: &ApiObject) -> ApiResult<()> {
-    let Call { state: home, resource, .. } = *call;
-    let (strategy, gates) = (&resource.strategy, &home.gates);
+    let Call { state: server, resource, .. } = *call;
+    let (strategy, gates) = (&resource.strategy, &server.gates);
     let operation = if part == UpdateScope::Whole { Operation::Update } else { Operation::UpdateSubresource };
     let attributes = Attributes { call, operation, old: Some(old) };
     metadata::keep_system_fields(new, old, part);
@@ -164,22 +164,22 @@ fn finish_update(call: &Call<'_>, part: UpdateScope, new: &mut ApiObject, old: &
     admission::mutate(&attributes, new)?;
     prepare_for_update(call, part, new, old);
     fill_required_fields(call, new);
-    let judged = match part {
+    let result = match part {
         UpdateScope::Whole => (strategy.validate_update)(new, old, gates),
         UpdateScope::Status => (strategy.validate_status_update)(new, old, gates),
         UpdateScope::Finalizers => (strategy.validate_finalize)(new, old, gates),
     };
-    require_valid(call, new, judged)?;
+    require_valid(call, new, result)?;
     admission::validate(&attributes, new)
 }
 
-/// Writes what the kind shows even when it says nothing, and what a step has taken away whole: `status: {}`.
+/// Writes fields that the kind always shows, also after a step has removed them: `status: {}`.
 fn fill_required_fields(call: &Call<'_>, object: &mut ApiObject) {
     let Call { resource, .. } = *call;
     schema::write_empty_fields(resource.storage_group, resource.storage_version, resource.kind, object.document_mut());
 }
 
-/// Whether nothing holds a deleting object any longer.
+/// Whether no finalizer is left on a deleting object.
 pub(crate) fn is_ready_to_delete(call: &Call<'_>, object: &ApiObject) -> bool {
     object.finalizers().next().is_none()
         && object.document()["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
@@ -207,15 +207,15 @@ fn check_version(call: &Call<'_>, new: &ApiObject, old: &ApiObject, stored: &Sto
     Ok(())
 }
 
-/// Undoes what this part of the object may not change, and counts what it did change.
+/// Reverts what this scope may not change, and increments the generation if the spec changed.
 fn prepare_for_update(call: &Call<'_>, part: UpdateScope, new: &mut ApiObject, old: &ApiObject) {
-    let Call { state: home, resource, .. } = *call;
+    let Call { state: server, resource, .. } = *call;
     match part {
         UpdateScope::Whole => {
             if resource.has(Subresource::Status) {
                 new.copy_field_from(old, "status");
             }
-            (resource.strategy.prepare_update)(new, old, &home.gates);
+            (resource.strategy.prepare_update)(new, old, &server.gates);
         }
         UpdateScope::Status => {
             new.top_mut()
@@ -223,7 +223,7 @@ fn prepare_for_update(call: &Call<'_>, part: UpdateScope, new: &mut ApiObject, o
             for name in old.top().keys().filter(|name| !matches!(name.as_str(), "metadata" | "status")) {
                 new.copy_field_from(old, name);
             }
-            (resource.strategy.prepare_status_update)(new, old, &home.gates);
+            (resource.strategy.prepare_status_update)(new, old, &server.gates);
         }
         UpdateScope::Finalizers => new.copy_field_from(old, "status"),
     }
@@ -264,32 +264,32 @@ pub(crate) fn decode_document(
     Ok(object)
 }
 
-/// Puts spellings of drafts right, which the strict check would refuse.
+/// Replaces draft spellings, which the strict check would refuse.
 fn normalize_drafts(call: &Call<'_>, object: &mut ApiObject, warnings: &mut Vec<String>) -> ApiResult<()> {
-    let said = object.text(&["apiVersion"]);
-    if let Some(present) = conversion::current_api_version(said) {
-        warnings.push(format!("apiVersion: {said} is a draft's spelling; write {present}"));
+    let sent_version = object.text(&["apiVersion"]);
+    if let Some(present) = conversion::current_api_version(sent_version) {
+        warnings.push(format!("apiVersion: {sent_version} is a draft's spelling; write {present}"));
         object.top_mut().insert("apiVersion".to_owned(), present.into());
     }
-    let told = (call.resource.strategy.normalize_drafts)(object.document_mut(), &call.state.gates);
-    warnings.extend(told.map_err(|errors| Status::invalid(call.resource, object.name(), &errors))?);
+    let draft_warnings = (call.resource.strategy.normalize_drafts)(object.document_mut(), &call.state.gates);
+    warnings.extend(draft_warnings.map_err(|errors| Status::invalid(call.resource, object.name(), &errors))?);
     Ok(())
 }
 
 /// Field errors → 422, an undecodable value → 400.
-fn require_valid(call: &Call<'_>, object: &ApiObject, judged: ValidationResult) -> ApiResult<()> {
+fn require_valid(call: &Call<'_>, object: &ApiObject, result: ValidationResult) -> ApiResult<()> {
     let mut errors: ErrorList =
-        judged.map_err(|error| strict::undecodable(call.resource, &call.info.version, &error.to_string()))?;
+        result.map_err(|error| strict::undecodable(call.resource, &call.info.version, &error.to_string()))?;
     if errors.is_empty() {
         return Ok(());
     }
-    // Typed, a list that was left out looks like an empty one; whoever reads the error should see what stands there.
+    // Decoded, a missing list looks like an empty one. The error shows what the document has.
     for error in errors.iter_mut().filter(|error| error.value.as_deref() == Some("[]")) {
         if object.get_path(error.path.as_str()).is_none_or(serde_json::Value::is_null) {
             error.value = Some("null".to_owned());
         }
     }
-    // Upstream: prints `null` for fields of groups that may not change. What was sent for them says more.
+    // Upstream: prints `null` for immutable fields of groups. The value that was sent says more.
     for error in
         errors.iter_mut().filter(|error| error.value.as_deref() == Some("null") && is_immutability_error(error))
     {
@@ -313,10 +313,10 @@ pub(crate) async fn commit(
     expect: Precondition,
     op: Op,
 ) -> ApiResult<Result<Arc<StoredObject>, WriteRefusal>> {
-    let Call { state: home, resource, .. } = *call;
-    let now = home.clock.now();
-    // An end beyond what a timestamp can say is none.
-    let expires = if resource.expires { now.checked_add(home.event_ttl).ok() } else { None };
+    let Call { state: server, resource, .. } = *call;
+    let now = server.clock.now();
+    // An expiry beyond the range of timestamps is none.
+    let expires = if resource.expires { now.checked_add(server.event_ttl).ok() } else { None };
     let write = ObjectWrite {
         key: resource.key(object.namespace(), object.name()),
         precondition: expect,
@@ -324,10 +324,10 @@ pub(crate) async fn commit(
         document: encode::document(object),
         meta: StoredMeta { expires, ..encode::meta(resource, object) },
     };
-    let answers = home.committer.commit(vec![write], now).await;
-    let mut answers = answers.map_err(|error| Status::store_failed(&error))?;
-    match answers.pop().expect("the store answers every write") {
-        Err(WriteRefusal::Full(room)) => Err(Status::insufficient_storage(room)),
+    let results = server.committer.commit(vec![write], now).await;
+    let mut results = results.map_err(|error| Status::store_failed(&error))?;
+    match results.pop().expect("the store returns a result for every write") {
+        Err(WriteRefusal::Full(space)) => Err(Status::insufficient_storage(space)),
         answer => {
             if let Ok(stored) = &answer {
                 call.span.record_write(stored);
@@ -337,7 +337,7 @@ pub(crate) async fn commit(
     }
 }
 
-/// The stored object as an answer.
+/// The stored object as a response.
 pub(crate) fn stored_response(
     call: &Call<'_>,
     code: StatusCode,
@@ -347,7 +347,7 @@ pub(crate) fn stored_response(
     object_response(call, code, &stored.bytes(), warnings)
 }
 
-/// An object in the storage version as an answer, in the version and the form asked for.
+/// An object in the storage version as a response, in the requested version and representation.
 fn object_response(call: &Call<'_>, code: StatusCode, bytes: &Bytes, warnings: &[String]) -> Response<Body> {
     let mut response = json_response(code, Body::whole(ResponseEncoder::new(call).encode(bytes)));
     add_warnings(&mut response, warnings);

@@ -1,5 +1,5 @@
-//! The seam to the disk: what a store needs from it, and nothing more. A backend is opened by its own constructor,
-//! read once from end to end, and from then on only written.
+//! The interface to the disk: only what the store needs. A backend is opened by its own constructor, read once from
+//! start to end, and then only appended to.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use types::Revision;
 
 use crate::object::{Op, StoreKey, StoredObject};
 
-/// One accepted write, as it is kept.
+/// One accepted write, as stored.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
     /// Whether the key has an object afterwards.
     pub op: Op,
-    /// The new state, or the last one for a delete. Of a delete that is read back only key and revision are left.
+    /// The new state, or the last one for a delete. A delete that is read back has only key and revision.
     pub object: Arc<StoredObject>,
-    /// What it replaces; unset when nothing, and when it is read back.
+    /// The version it replaces; unset for a create, and for a record that is read back.
     pub previous: Option<Arc<StoredObject>>,
 }
 
-/// How much room a backend has.
+/// The free space of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeSpace {
-    /// What is free.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// What has to stay free: deleting and tidying up need room too.
+    /// Bytes that have to stay free, because deletes and checkpoints need space too.
     pub reserve_bytes: u64,
 }
 
 impl FreeSpace {
-    /// No end in sight.
+    /// No limit.
     pub const UNLIMITED: FreeSpace = FreeSpace { free_bytes: u64::MAX, reserve_bytes: 0 };
 
     /// Whether only the reserve is left.
@@ -38,21 +38,21 @@ impl FreeSpace {
     }
 }
 
-/// Keeps records for the next start.
+/// Stores records for the next start.
 pub trait Backend: Send {
-    /// Hands every kept record to `each` in order of revision, which returns what the record replaces, and returns
-    /// the last revision ever committed, which may be larger than that of any record left.
+    /// Passes every stored record to `each` in order of revision. `each` returns the version that the record replaces.
+    /// Returns the last committed revision, which may be larger than that of any record left.
     fn scan(&mut self, each: &mut dyn FnMut(LogRecord) -> Option<Arc<StoredObject>>) -> Result<Revision, BackendError>;
 
-    /// How much room there is. Asked before every batch.
+    /// The free space. Called before every batch.
     fn free_space(&mut self) -> Result<FreeSpace, BackendError> {
         Ok(FreeSpace::UNLIMITED)
     }
 
-    /// Keeps `batch`, all of it or nothing. When this returns the records outlive the process.
+    /// Stores `batch` entirely or not at all. When this returns, the records survive a crash.
     ///
-    /// Records are in order of revision and follow those of the batch before without a gap. `is_current` tells whether
-    /// a key has exactly this version, the batch aside: whatever has not may be forgotten.
+    /// Records are in order of revision and follow the previous batch without a gap. `is_current` returns whether a
+    /// key has exactly this version, apart from the batch. Records of other versions may be dropped.
     fn commit(
         &mut self,
         batch: &[LogRecord],
@@ -60,29 +60,29 @@ pub trait Backend: Send {
     ) -> Result<(), BackendError>;
 }
 
-/// A batch was not written.
+/// A batch was not stored.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The backend failed. Whether the batch at hand was kept is unknown, so a store takes no write after this, and a
-    /// process that serves others ends: the next start reads what is really there.
+    /// The backend failed. It is unknown whether the batch was stored, so a store accepts no write after this, and a
+    /// server process exits: the next start reads what is on disk.
     #[error("the store's backend failed")]
     Fatal(#[source] Arc<dyn Error + Send + Sync>),
-    /// There was no room for the batch. Nothing of it was kept, and a later one may be.
-    #[error("the store's backend has no room: {} bytes are free", .0.free_bytes)]
+    /// There was no space for the batch. Nothing of it was stored; a later one may be.
+    #[error("the store's backend has no space: {} bytes are free", .0.free_bytes)]
     Full(FreeSpace),
-    /// The writer has ended in good order.
+    /// The writer was stopped.
     #[error("the store is stopped")]
     Stopped,
 }
 
 impl BackendError {
-    /// Wraps what went wrong.
+    /// Wraps the cause.
     pub fn fatal(source: impl Error + Send + Sync + 'static) -> BackendError {
         BackendError::Fatal(Arc::new(source))
     }
 }
 
-/// Keeps nothing beyond the process.
+/// Stores nothing beyond the process.
 pub(crate) struct MemoryBackend;
 
 impl Backend for MemoryBackend {

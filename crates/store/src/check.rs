@@ -1,4 +1,4 @@
-//! Looks through a data directory without changing it.
+//! Checks a data directory without changing it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,15 +18,15 @@ use crate::object::{Op, StoreKey, StoredObject};
 /// Enough for redb to walk its tree.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// A data directory is as it was written.
+/// The content of an intact data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSummary {
     /// The last revision.
     pub revision: Revision,
-    /// How many objects there are.
+    /// The number of objects.
     pub objects: usize,
-    /// Over resource, namespace, name and document of every object, in that order by namespace, name and resource;
-    /// each part with its length in front (u64, little-endian).
+    /// Over resource, namespace, name and document of every object, sorted by namespace, name and resource. Each
+    /// element is preceded by its length (u64, little-endian).
     pub sha256: String,
 }
 
@@ -36,8 +36,8 @@ impl fmt::Display for StoreSummary {
     }
 }
 
-/// Reads every record in `directory` and checks it, has redb check its own pages, then holds the last revision against
-/// the high-water mark. Fails when another process uses the directory. Changes nothing: what redb has to repair after a
+/// Reads and checks every record in `directory`, lets redb check its own pages, then compares the last revision with
+/// the high-water mark. Fails when another process uses the directory. Changes nothing: what redb repairs after a
 /// crash is repaired in memory only.
 pub fn check(directory: &Path) -> Result<StoreSummary, OpenError> {
     let _lock = directory::lock(directory)?;
@@ -54,7 +54,8 @@ pub fn check(directory: &Path) -> Result<StoreSummary, OpenError> {
 fn summary(file: File) -> Result<StoreSummary, DiskError> {
     let storage = Overlay::new(FileBackend::new(file)?).map_err(redb::StorageError::from)?;
     let mut database = catch_panics(|| open_database(storage, CACHE_BYTES))?;
-    // Records first: they can be named. Both are looked at before the database is let go, which may give up as well.
+    // Records first, because their errors name the object. Both checks run before the database is closed, which may
+    // panic as well.
     let summary = catch_panics(|| read(&database));
     let is_whole = catch_panics(|| Ok(database.check_integrity()?));
     let closed = catch_panics(|| {

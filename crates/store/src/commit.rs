@@ -1,5 +1,5 @@
-//! What becomes of a batch of writes: each is checked against the state and against the writes before it, and takes
-//! the next revision or is refused. Deciding is here and changes nothing; [`crate::Store::commit`] carries it out.
+//! Validation of a batch of writes: each is checked against the state and the writes before it, and takes the next
+//! revision or is refused. This code changes nothing; [`crate::Store::commit`] applies the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::watch::StoreEvent;
 /// One write.
 #[derive(Clone, Debug)]
 pub struct ObjectWrite {
-    /// What is written.
+    /// The key that is written.
     pub key: StoreKey,
-    /// What must be there for the write to be taken.
+    /// What the store must have for the write to be accepted.
     pub precondition: Precondition,
     /// Whether the key has an object afterwards.
     pub op: Op,
-    /// The new state; for a delete the last state, which watchers are shown.
+    /// The new state; for a delete the last state, which watchers get.
     pub document: Document,
-    /// What selectors read from `document`.
+    /// The values of `document` that selectors read.
     pub meta: StoredMeta,
 }
 
-/// What a write expects to find under its key.
+/// What a write expects under its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// No object.
@@ -36,32 +36,32 @@ pub enum Precondition {
     At(Revision),
 }
 
-/// Why a write was not taken. An answer, not a failure: the caller reads again or tells its client.
+/// Why a write was refused. A result, not a failure: the caller reads again or reports it to its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteRefusal {
-    /// Expected no object, and there is this one.
+    /// Expected no object, but this one exists.
     Exists(Arc<StoredObject>),
-    /// Expected an object, and there is none.
+    /// Expected an object, but there is none.
     NotFound,
     /// Expected another version than this one.
     Conflict(Arc<StoredObject>),
-    /// There is no room for more. Still taken are deletes, with all writes of an object that is being deleted, and
-    /// changes that make an object no larger, as long as there is room to write them down.
+    /// The storage is full. Deletes, all writes of an object that is being deleted, and changes that do not make an
+    /// object larger are still accepted, as long as they can be written to disk.
     Full(FreeSpace),
 }
 
-/// A judged batch: the answer to every write, in order, and what is to be kept and shown.
+/// A validated batch: the result of every write in order, and the events to store and publish.
 pub(crate) struct ValidatedBatch {
     pub results: Vec<Result<Arc<StoredObject>, WriteRefusal>>,
-    /// One per revision taken, in order of revision.
+    /// One per revision, in order of revision.
     pub events: Vec<StoreEvent>,
 }
 
-/// Judges `batch` against `state` and the `room` there is. The state is as it was when this returns.
-pub(crate) fn validate_batch(state: &StoreState, batch: Vec<ObjectWrite>, room: FreeSpace) -> ValidatedBatch {
-    let mut judged =
+/// Validates `batch` against `state` and the free space. The state does not change.
+pub(crate) fn validate_batch(state: &StoreState, batch: Vec<ObjectWrite>, space: FreeSpace) -> ValidatedBatch {
+    let mut validated =
         ValidatedBatch { results: Vec::with_capacity(batch.len()), events: Vec::with_capacity(batch.len()) };
-    // What earlier writes of this batch made of a key; `None` where they deleted it.
+    // The result of earlier writes of this batch by key; `None` where they deleted it.
     let mut written: BTreeMap<Arc<StoreKey>, Option<Arc<StoredObject>>> = BTreeMap::new();
     let mut revision = state.revision();
     for write in batch {
@@ -70,15 +70,15 @@ pub(crate) fn validate_batch(state: &StoreState, batch: Vec<ObjectWrite>, room: 
             None => state.get(&write.key).cloned(),
         };
         if let Err(refused) = check_precondition(&write, current.as_ref()) {
-            judged.results.push(Err(refused));
+            validated.results.push(Err(refused));
             continue;
         }
         if let Some(current) = current.as_ref().filter(|current| write.op == Op::Put && is_noop(&write, current)) {
-            judged.results.push(Ok(Arc::clone(current)));
+            validated.results.push(Ok(Arc::clone(current)));
             continue;
         }
-        if room.is_low() && grows(&write, current.as_deref()) {
-            judged.results.push(Err(WriteRefusal::Full(room)));
+        if space.is_low() && grows(&write, current.as_deref()) {
+            validated.results.push(Err(WriteRefusal::Full(space)));
             continue;
         }
         revision = revision.next();
@@ -91,30 +91,30 @@ pub(crate) fn validate_batch(state: &StoreState, batch: Vec<ObjectWrite>, room: 
         });
         let left = (write.op == Op::Put).then(|| Arc::clone(&object));
         written.insert(Arc::clone(&object.key), left);
-        judged.results.push(Ok(Arc::clone(&object)));
-        judged.events.push(StoreEvent { op: write.op, object, previous: current });
+        validated.results.push(Ok(Arc::clone(&object)));
+        validated.events.push(StoreEvent { op: write.op, object, previous: current });
     }
-    judged
+    validated
 }
 
-/// The answers to a batch that there was no room for. `revision` is the last one that is kept.
+/// The results of a batch for which there was no space. `revision` is the last one that is stored.
 pub(crate) fn refuse_batch(
-    answers: Vec<Result<Arc<StoredObject>, WriteRefusal>>,
+    results: Vec<Result<Arc<StoredObject>, WriteRefusal>>,
     revision: Revision,
-    room: FreeSpace,
+    space: FreeSpace,
 ) -> Vec<Result<Arc<StoredObject>, WriteRefusal>> {
-    // Refusals may rest on an earlier write of the batch, which was not kept either.
-    let refuse = |answer: Result<Arc<StoredObject>, WriteRefusal>| match answer {
+    // A refusal can depend on an earlier write of the batch, which was not stored either.
+    let refuse = |result: Result<Arc<StoredObject>, WriteRefusal>| match result {
         Ok(unchanged) if unchanged.revision <= revision => Ok(unchanged),
-        _ => Err(WriteRefusal::Full(room)),
+        _ => Err(WriteRefusal::Full(space)),
     };
-    answers.into_iter().map(refuse).collect()
+    results.into_iter().map(refuse).collect()
 }
 
 fn check_precondition(write: &ObjectWrite, current: Option<&Arc<StoredObject>>) -> Result<(), WriteRefusal> {
     match (write.precondition, current) {
         (Precondition::Absent, Some(current)) => Err(WriteRefusal::Exists(Arc::clone(current))),
-        // Deleting what is expected to be absent has nothing to delete.
+        // A delete that expects no object has nothing to delete.
         (Precondition::Absent, None) if write.op == Op::Delete => Err(WriteRefusal::NotFound),
         (Precondition::Absent, None) => Ok(()),
         (Precondition::At(_), None) => Err(WriteRefusal::NotFound),
@@ -125,15 +125,16 @@ fn check_precondition(write: &ObjectWrite, current: Option<&Arc<StoredObject>>) 
     }
 }
 
-/// Whether more is kept after the write than before.
+/// Whether the write needs more storage than what it replaces.
 fn grows(write: &ObjectWrite, current: Option<&StoredObject>) -> bool {
-    // A stored document is longer by its revision, whose digits must not count as room that the write gives back.
+    // A stored document includes its revision, whose digits must not count as space that the write frees.
     let held = current.map_or(0, |current| current.size() - current.revision.to_string().len());
-    // Deleting takes several writes when someone holds the object, and the first one only adds a mark.
+    // A delete takes several writes when the object has finalizers, and the first one only adds the deletion
+    // timestamp.
     write.op == Op::Put && !write.meta.deleting && write.document.size() > held
 }
 
 fn is_noop(write: &ObjectWrite, current: &StoredObject) -> bool {
-    // A write that changes nothing does not lengthen a life either.
+    // A write that changes nothing does not extend the expiry.
     write.document.matches_stored(current) && write.meta.equals_ignoring_expiry(&current.meta)
 }

@@ -1,7 +1,7 @@
-//! How writes reach the store: by a plain call, or by one thread that commits for everybody.
+//! How writes reach the store: by a plain call, or through one writer thread.
 //!
-//! While the writer waits for the disk, requests queue up; whatever has queued up then goes to the disk in one go. So
-//! the number of clients raises the size of a batch, not the number of times the disk is waited for.
+//! While the writer waits for the disk, requests queue up; all of them go to disk in the next commit. So more clients
+//! make batches larger, not more numerous.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,17 +14,17 @@ use crate::commit::{ObjectWrite, WriteRefusal};
 use crate::object::StoredObject;
 use crate::store::Store;
 
-/// What became of each write of a request, in order.
+/// The result of each write of a request, in order.
 pub type WriteResults = Vec<Result<Arc<StoredObject>, WriteRefusal>>;
 
-/// Requests that wait for the writer before a caller has to wait for room in the queue.
+/// Requests in the writer's queue before callers have to wait.
 const QUEUE_LENGTH: usize = 1024;
 
-/// A batch ends with the write that brings it to this size. It bounds what one commit asks of the disk, and so how much
-/// room must be kept free for it.
+/// A batch ends with the write that brings it to this size. This limits what one commit writes to disk, and so the
+/// space that must stay free for it.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Hands writes to a store; clones hand them to the same one.
+/// Passes writes to a store; clones use the same store.
 #[derive(Clone)]
 pub struct Committer(CommitMode);
 
@@ -36,7 +36,7 @@ enum CommitMode {
 
 enum WriterMessage {
     Commit(CommitRequest),
-    /// Commit what was sent before this, then end.
+    /// Commit everything sent before this message, then end.
     Stop,
 }
 
@@ -47,41 +47,40 @@ struct CommitRequest {
 }
 
 impl Committer {
-    /// Commits in the caller's own time: nothing is awaited, so a simulation stays in step.
+    /// Commits on the caller's task without awaiting anything, so a simulation stays deterministic.
     pub fn in_place(store: Store) -> Committer {
         Committer(CommitMode::InPlace(store))
     }
 
-    /// Commits on a thread of its own, everything that is waiting in one go.
+    /// Commits on its own thread, everything that is queued in one batch.
     ///
-    /// When the backend fails, `on_fatal` is called before any of the writes at hand is answered: the process may end
-    /// there. If it goes on, this and all later writes are answered with the error.
+    /// When the backend fails, `on_fatal` is called before any write of the batch gets its result: the process can
+    /// exit there. If it continues, this and all later writes get the error.
     pub fn on_thread(store: Store, on_fatal: impl FnOnce(&BackendError) + Send + 'static) -> (Committer, WriterThread) {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let writer = WriterLoop { store, queue: receiver, on_fatal: Some(Box::new(on_fatal)) };
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
-        let thread = thread.expect("the system has room for one more thread");
+        let thread = thread.expect("the system can start a thread");
         (Committer(CommitMode::OnThread(sender.clone())), WriterThread { stop: sender, thread })
     }
 
-    /// Has `writes` judged and kept; answers when they outlive the process. See [`Store::commit`].
+    /// Validates and stores `writes`; returns when they survive a crash. See [`Store::commit`].
     ///
-    /// Dropping the future does not take the writes back.
+    /// Dropping the future does not cancel the writes.
     pub async fn commit(&self, writes: Vec<ObjectWrite>, now: Timestamp) -> Result<WriteResults, BackendError> {
         match &self.0 {
             CommitMode::InPlace(store) => store.commit(writes, now),
             CommitMode::OnThread(queue) => {
-                let (answer, answered) = oneshot::channel();
-                let request = WriterMessage::Commit(CommitRequest { writes, now, reply: answer });
+                let (reply, received) = oneshot::channel();
+                let request = WriterMessage::Commit(CommitRequest { writes, now, reply });
                 queue.send(request).await.map_err(|_| BackendError::Stopped)?;
-                answered.await.unwrap_or(Err(BackendError::Stopped))
+                received.await.unwrap_or(Err(BackendError::Stopped))
             }
         }
     }
 }
 
-/// The thread behind [`Committer::on_thread`]. It ends with [`WriterThread::join`]; dropped, with its last
-/// committer.
+/// The thread of [`Committer::on_thread`]. It ends with [`WriterThread::join`], or when its last committer is dropped.
 #[must_use = "a writer that is not joined may be cut short by the end of the process"]
 pub struct WriterThread {
     stop: mpsc::Sender<WriterMessage>,
@@ -89,11 +88,11 @@ pub struct WriterThread {
 }
 
 impl WriterThread {
-    /// Commits what was sent so far, then ends. Later writes are answered with [`BackendError::Stopped`].
+    /// Commits what was sent so far, then ends. Later writes get [`BackendError::Stopped`].
     pub fn join(self) {
         let mut stop = WriterMessage::Stop;
-        // Not `blocking_send`, which may not be called on a runtime's thread. The queue empties without the caller's
-        // help, so this ends.
+        // Not `blocking_send`, which must not be called on a runtime's thread. The writer empties the queue on its
+        // own, so this loop ends.
         while let Err(mpsc::error::TrySendError::Full(again)) = self.stop.try_send(stop) {
             stop = again;
             std::thread::yield_now();
@@ -121,7 +120,7 @@ impl WriterLoop {
         }
     }
 
-    /// The first request and whatever is waiting behind it.
+    /// The first request and all that are queued behind it.
     fn collect_batch(&mut self, first: WriterMessage) -> Vec<CommitRequest> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
@@ -131,7 +130,7 @@ impl WriterLoop {
                     bytes += request.writes.iter().map(|write| write.document.size()).sum::<usize>();
                     batch.push(request);
                 }
-                // What was sent before is still received; what is sent from now on is not.
+                // Messages sent before are still received, later ones are not.
                 WriterMessage::Stop => self.queue.close(),
             }
             next = if bytes < BATCH_BYTES { self.queue.try_recv().ok() } else { None };
@@ -147,17 +146,17 @@ impl WriterLoop {
             waiting.push((request.writes.len(), request.reply));
             writes.extend(request.writes);
         }
-        let answers = self.store.commit(writes, now);
-        if let Err(error) = &answers
+        let results = self.store.commit(writes, now);
+        if let Err(error) = &results
             && let Some(on_fatal) = self.on_fatal.take()
         {
             on_fatal(error);
         }
-        let mut answers = answers.map(Vec::into_iter);
+        let mut results = results.map(Vec::into_iter);
         for (count, waiter) in waiting {
-            let answer = answers.as_mut().map(|answers| answers.take(count).collect()).map_err(|error| error.clone());
-            // Whoever no longer waits does not need the answer.
-            let _ = waiter.send(answer);
+            let reply = results.as_mut().map(|results| results.take(count).collect()).map_err(|error| error.clone());
+            // A caller that no longer waits does not need the result.
+            let _ = waiter.send(reply);
         }
     }
 }

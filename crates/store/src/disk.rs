@@ -1,14 +1,14 @@
-//! The store on disk: a log of batches in one redb file, from the first revision of a batch to all of its records.
+//! The store on disk: a log of batches in one redb file. The key is the first revision of a batch, the value all of
+//! its records.
 //!
-//! Memory has every object, so nothing is ever looked up here: the log is read once at the start and appended to from
-//! then on. One commit is one insert and one wait for the disk. What the log no longer needs goes with the commits
-//! (`checkpoint`).
+//! All objects are in memory, so nothing is looked up here: the log is read once at start and then appended to. One
+//! commit is one insert and one sync. Dead records are dropped as part of later commits (`checkpoint`).
 
 pub mod record; // one write as bytes, with its checksum
-mod checkpoint; // drops what no longer counts
+mod checkpoint; // drops dead records
 pub mod directory; // lock, file, free space
 pub mod high_water; // the last committed revision, apart from the objects
-pub(crate) mod overlay; // a file that is not changed before it is known to be whole
+pub(crate) mod overlay; // a file that stays unchanged until it is known to be intact
 
 use std::error::Error;
 use std::io;
@@ -29,48 +29,48 @@ use self::record::{BatchReader, DamagedRecord};
 use crate::backend::{Backend, BackendError, FreeSpace, LogRecord};
 use crate::object::{Op, StoreKey, StoredObject};
 
-/// The first revision of a batch → its records. Always holds the batch with the last revision.
+/// The first revision of a batch → its records. Always has the batch with the last revision.
 const BATCHES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("batches");
-/// What the file says about itself.
+/// Metadata of the file.
 const FILE_METADATA: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
-/// In [`ABOUT`]: which layout this is.
+/// In [`FILE_METADATA`]: the layout.
 const FORMAT: &str = "format";
-/// In [`ABOUT`]: when the file was made, in seconds since 1970.
+/// In [`FILE_METADATA`]: when the file was created, in seconds since 1970.
 const CREATED: &str = "created";
 
-/// The layout that this code writes. A change of [`record`] or of the tables is a new number.
+/// The layout that this code writes. A change of [`record`] or of the tables needs a new number.
 pub const FORMAT_VERSION: u64 = 2;
-/// The oldest layout that it reads: 1 is 2 without objects that expire.
+/// The oldest layout that it reads. Layout 1 is layout 2 without expiring objects.
 const FORMAT_VERSION_OLDEST: u64 = 1;
 
-/// A step of a checkpoint visits this much more than the commit it is part of has written, so that it gains on the log.
+/// A checkpoint step visits this many times the bytes that its commit writes, so that it gains on the log.
 const STEP_PER_WRITTEN: u64 = 4;
 
-/// After a commit that there was no room for, the next one is tried when so much more is free.
+/// After a commit that ran out of space, the next one is tried when this much more is free.
 const RETRY_FREED_BYTES: u64 = 1 << 20;
-/// Or after so many that were not: a quota does not show in the free space.
+/// Or after this many were refused: a quota does not show in the free space.
 const MAX_SKIPPED_COMMITS: u32 = 64;
 
-/// How the disk is used.
+/// Options of the disk backend.
 pub struct DiskOptions {
-    /// The time at which the file is made, if it has to be.
+    /// The creation time of the file, if it is created.
     pub now: Timestamp,
     /// Memory for redb's pages. Objects are not read twice, so a little is enough.
     pub cache_bytes: usize,
-    /// Below this much free space only writes that free some are taken.
+    /// Below this much free space only writes that free space are accepted.
     pub reserve_bytes: u64,
-    /// Who tells the free space; unset asks the file system.
+    /// Returns the free space; unset asks the file system.
     pub free_space_probe: Option<FreeSpaceProbe>,
-    /// A checkpoint begins when the log has this much more than twice the size of the current objects.
+    /// A checkpoint starts when the log exceeds twice the size of the current objects by this much.
     pub slack_bytes: u64,
-    /// How much a step of a checkpoint visits at least.
+    /// The minimum that a checkpoint step visits.
     pub step_bytes: u64,
-    /// Where the high-water mark is kept; unset keeps none. [`Disk::open`] keeps it in the directory.
+    /// The storage of the high-water mark; unset: no mark. [`Disk::open`] puts it in the directory.
     pub high_water: Option<Box<dyn StorageBackend>>,
 }
 
 impl DiskOptions {
-    /// What serves most: 4 MiB of cache, 64 MiB of reserve.
+    /// Defaults: 4 MiB of cache, 64 MiB of reserve.
     pub fn new(now: Timestamp) -> DiskOptions {
         DiskOptions {
             now,
@@ -92,7 +92,7 @@ pub enum OpenError {
     Locked {
         /// The directory.
         directory: PathBuf,
-        /// Who uses it, if it said so.
+        /// The process that uses it, if known.
         pid: Option<u32>,
     },
     /// The file was written by another version of Phalanx.
@@ -103,15 +103,15 @@ pub enum OpenError {
         /// Its format.
         found: u64,
     },
-    /// The file is not what was once written.
+    /// The file is damaged.
     #[error("{} is damaged", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What was found.
+        /// The damage.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The file is whole, but older than what was once committed.
+    /// The file is intact, but older than what was committed.
     #[error("{} has lost writes: it ends at revision {found}, and revision {committed} was committed", file.display())]
     RolledBack {
         /// The file.
@@ -121,20 +121,20 @@ pub enum OpenError {
         /// The last revision that is known to have been committed.
         committed: Revision,
     },
-    /// Other users can change what is in the directory.
+    /// Other users can change files in the directory.
     #[error("the data directory {} {why}", directory.display())]
     Exposed {
         /// The directory.
         directory: PathBuf,
-        /// Who can, and how.
+        /// Which users, and how.
         why: String,
     },
-    /// The file system said no.
+    /// An error of the file system.
     #[error("{}", path.display())]
     Io {
-        /// What was asked for.
+        /// The file or directory.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: io::Error,
     },
 }
@@ -157,8 +157,8 @@ pub enum DiskError {
     /// The free space is unknown.
     #[error("the free space of the data directory is unknown")]
     FreeSpace(#[source] io::Error),
-    /// The database came upon something that it did not expect in its own file.
-    #[error("the database gave up: {0}")]
+    /// redb panicked on the content of its file.
+    #[error("the database panicked: {0}")]
     Panicked(String),
     /// The file ends before a revision that was committed.
     #[error("the file ends at revision {found}, and revision {committed} was committed")]
@@ -175,8 +175,8 @@ pub enum DiskError {
     Format(u64),
 }
 
-/// Reads or writes through redb. It checks its pages only after a crash; on damaged ones it may panic, which is no reason
-/// for a process to end without a word.
+/// Reads or writes through redb. redb checks its pages only after a crash and may panic on damaged ones. The panic
+/// becomes an error, so that the process can report it.
 pub(crate) fn catch_panics<T>(read: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
     std::panic::catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -191,7 +191,7 @@ impl<E: Into<redb::Error>> From<E> for DiskError {
     }
 }
 
-/// The database until it is let go, which is guarded as well: redb tidies up then.
+/// The database until it is closed. Closing is guarded as well, because redb writes then.
 struct DatabaseGuard(Option<Database>);
 
 const DATABASE_OPEN: &str = "the database is let go last";
@@ -213,8 +213,8 @@ impl DerefMut for DatabaseGuard {
 impl Drop for DatabaseGuard {
     fn drop(&mut self) {
         let database = self.0.take();
-        // What is acknowledged is on disk by now. Without the tidying up, the next start repairs the file or says what
-        // is wrong with it.
+        // All acknowledged writes are on disk by now. If closing fails, the next start repairs the file or reports the
+        // damage.
         let _ = catch_panics(|| {
             drop(database);
             Ok(())
@@ -222,51 +222,52 @@ impl Drop for DatabaseGuard {
     }
 }
 
-/// A commit ran out of room, which costs a repair of the file: the next ones are refused before they are tried.
+/// A commit ran out of space, which costs a repair of the file. The next ones are refused without being tried.
 struct ExhaustedSpace {
-    /// What was free then.
+    /// The free space then.
     free_bytes: u64,
-    /// How many were refused since.
+    /// Commits refused since.
     skipped_commits: u32,
 }
 
-/// Keeps batches in a redb file.
+/// Stores batches in a redb file.
 pub struct Disk {
     database: DatabaseGuard,
-    /// What the database stands on.
+    /// The storage below the database.
     overlay: Overlay,
     cache_bytes: usize,
-    /// Told of every commit, once it is on disk.
+    /// Raised with every commit, once it is on disk.
     high_water: Option<HighWaterMark>,
-    /// Where the log ends.
+    /// The last revision of the log.
     last: Revision,
-    /// How large the log is.
+    /// The size of the log.
     log_bytes: u64,
-    /// How large it would be with nothing but the current objects.
+    /// The size of the log with only the current objects.
     live_bytes: u64,
-    /// The checkpoint under way.
+    /// The running checkpoint.
     checkpoint: Option<CheckpointPass>,
-    /// What was free before this batch.
+    /// The free space before this batch.
     free_space: FreeSpace,
-    /// Set while there is no room to write anything down.
+    /// Set while there is no space to write anything.
     exhausted: Option<ExhaustedSpace>,
     free_space_probe: FreeSpaceProbe,
     reserve_bytes: u64,
     slack_bytes: u64,
     step_bytes: u64,
-    /// Last, so that it is let go after the database.
+    /// Last, so that it is dropped after the database.
     _lock: Option<DirectoryLock>,
 }
 
 impl Disk {
-    /// Opens the store in `directory`, and makes both if they are not there. No other process can open it until this
-    /// is dropped.
+    /// Opens the store in `directory` and creates both if they are missing. No other process can open it until this is
+    /// dropped.
     pub fn open(directory: &Path, options: DiskOptions) -> Result<Disk, OpenError> {
         directory::create_if_missing(directory)?;
         let lock = directory::lock(directory)?;
         let (path, file) = directory::open_or_create_file(directory, |path, file| {
-            let made = FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::format(file, options.now));
-            made.map_err(|error| error.into_open_error(path))
+            let created =
+                FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::format(file, options.now));
+            created.map_err(|error| error.into_open_error(path))
         })?;
         let high_water = directory::open_high_water(directory)?;
         let options = DiskOptions {
@@ -279,7 +280,7 @@ impl Disk {
         Ok(Disk { _lock: Some(lock), ..disk })
     }
 
-    /// Makes an empty store on `storage`, which is empty too.
+    /// Creates an empty store on `storage`, which must be empty.
     pub fn format(storage: impl StorageBackend, now: Timestamp) -> Result<(), DiskError> {
         let database = Database::builder().create_with_backend(storage)?;
         let mut write = database.begin_write()?;
@@ -292,7 +293,7 @@ impl Disk {
         Ok(write.commit()?)
     }
 
-    /// Opens the store on `storage`, whatever that is: a test can be the disk. What is refused is not changed.
+    /// Opens the store on any `storage`, such as a test's. A storage that is refused is not changed.
     pub fn open_storage(storage: impl StorageBackend, options: DiskOptions) -> Result<Disk, DiskError> {
         let DiskOptions {
             cache_bytes,
@@ -315,7 +316,7 @@ impl Disk {
         }
         overlay.write_through().map_err(redb::StorageError::from)?;
         catch_panics(|| upgrade_format(&database))?;
-        // A directory from before there were marks gets its first one here.
+        // A directory from before high-water marks gets its first one here.
         high_water.as_ref().map_or(Ok(()), |high_water| high_water.write_durably(found))?;
         Ok(Disk {
             database,
@@ -348,7 +349,7 @@ impl Disk {
         self.begin_checkpoint_if_due();
 
         let mut write = self.database.begin_write()?;
-        // Also redb's default; but what is acknowledged rests on it.
+        // Also redb's default, but the durability of acknowledged writes depends on it.
         write.set_durability(Durability::Immediate)?;
         let mut batches = write.open_table(BATCHES)?;
         batches.insert(first.object.revision.0, value.as_slice())?;
@@ -366,7 +367,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes note of a batch that is on disk.
+    /// Updates the totals after a batch is on disk.
     fn record_batch(&mut self, last: Revision, batch: &[LogRecord], written_bytes: u64) {
         self.last = last;
         if let Some(high_water) = &self.high_water {
@@ -378,23 +379,23 @@ impl Disk {
         }
     }
 
-    /// Whether a commit would run out of room as the one before.
+    /// Whether a commit would run out of space like the one before.
     fn is_exhausted(&mut self) -> bool {
         let Some(exhausted) = &mut self.exhausted else { return false };
         exhausted.skipped_commits += 1;
-        let may_have_room = self.free_space.free_bytes.saturating_sub(exhausted.free_bytes) >= RETRY_FREED_BYTES;
-        if may_have_room || exhausted.skipped_commits > MAX_SKIPPED_COMMITS {
+        let may_have_space = self.free_space.free_bytes.saturating_sub(exhausted.free_bytes) >= RETRY_FREED_BYTES;
+        if may_have_space || exhausted.skipped_commits > MAX_SKIPPED_COMMITS {
             self.exhausted = None;
         }
         self.exhausted.is_some()
     }
 
-    /// Opens the database anew after `batch` ran out of room: it takes no more writes, but the file holds what it held,
-    /// and tells whether the batch is part of it.
+    /// Opens the database again after `batch` ran out of space. The old handle accepts no more writes, but the file is
+    /// intact and shows whether the batch is part of it.
     fn recover(&mut self, batch: &[LogRecord]) -> Result<(), BackendError> {
         let found = self.reopen().map_err(BackendError::fatal)?;
         let written = batch.last().map_or(self.last, |record| record.object.revision);
-        // A checkpoint that had begun goes on from its beginning.
+        // A checkpoint that had started restarts from its beginning.
         self.checkpoint = None;
         if found == written {
             if found != self.last {
@@ -413,7 +414,7 @@ impl Disk {
     /// Returns the last revision in the file.
     fn reopen(&mut self) -> Result<Revision, DiskError> {
         let staged = |overlay: &Overlay| overlay.stage().map_err(redb::StorageError::from);
-        // What the database does at its end concerns nobody any more.
+        // What the old database does when it is closed no longer matters.
         staged(&self.overlay)?;
         let ended = self.database.0.take();
         let _ = catch_panics(|| {
@@ -429,7 +430,7 @@ impl Disk {
         Ok(found)
     }
 
-    /// Begins a checkpoint when more than half of the log is dead weight; when room is short, already for less.
+    /// Starts a checkpoint when more than half of the log is dead records; when space is low, even for less.
     fn begin_checkpoint_if_due(&mut self) {
         let tolerated = if self.free_space.is_low() { self.live_bytes } else { 2 * self.live_bytes };
         if self.checkpoint.is_none() && self.log_bytes > tolerated + self.slack_bytes {
@@ -440,7 +441,7 @@ impl Disk {
     fn end_checkpoint_if_done(&mut self, is_done: bool) -> Result<(), DiskError> {
         if is_done {
             self.checkpoint = None;
-            // What a checkpoint frees is used again, so the file need not shrink, except when others need the room.
+            // Space that a checkpoint frees is reused, so the file need not shrink unless the disk is nearly full.
             if self.free_space.is_low() {
                 self.database.compact()?;
             }
@@ -448,7 +449,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes note of what a record does to the current objects.
+    /// Updates the size of the current objects for one record.
     fn update_live_bytes(&mut self, record: &LogRecord, replaced: Option<&StoredObject>) {
         if record.op == Op::Put {
             self.live_bytes += record::encoded_len(&record.object);
@@ -473,9 +474,9 @@ impl Backend for Disk {
 
     fn free_space(&mut self) -> Result<FreeSpace, BackendError> {
         let free_bytes = (self.free_space_probe)().map_err(|error| BackendError::fatal(DiskError::FreeSpace(error)))?;
-        let room = FreeSpace { free_bytes, reserve_bytes: self.reserve_bytes };
-        self.free_space = room;
-        Ok(room)
+        let free_space = FreeSpace { free_bytes, reserve_bytes: self.reserve_bytes };
+        self.free_space = free_space;
+        Ok(free_space)
     }
 
     fn commit(
@@ -493,9 +494,9 @@ impl Backend for Disk {
     }
 }
 
-/// Opens a database that [`Disk::format`] made.
+/// Opens a database that [`Disk::format`] created.
 pub(crate) fn open_database(storage: impl StorageBackend, cache_bytes: usize) -> Result<Database, DiskError> {
-    // redb would make an empty file a new database, and a lost one would look like a fresh start.
+    // redb would turn an empty file into a new database, and a lost file would look like a fresh start.
     if storage.len().map_err(redb::StorageError::from)? == 0 {
         return Err(corrupted("the file is empty"));
     }
@@ -514,7 +515,7 @@ fn format_of(database: &Database) -> Result<u64, DiskError> {
     }
 }
 
-/// Has an older file say that it holds our layout from now on, so that no older program misreads it.
+/// Marks an older file with the current layout, so that no older program misreads it.
 fn upgrade_format(database: &Database) -> Result<(), DiskError> {
     if format_of(database)? == FORMAT_VERSION {
         return Ok(());
@@ -529,7 +530,7 @@ pub(crate) fn corrupted(why: &str) -> DiskError {
     redb::StorageError::Corrupted(why.to_owned()).into()
 }
 
-/// The log as it is now.
+/// The log at this moment.
 pub(crate) struct Log(redb::ReadOnlyTable<u64, &'static [u8]>);
 
 impl Log {
@@ -545,7 +546,7 @@ impl Log {
         Ok(records.last().map_or(batch, |record| record.revision))
     }
 
-    /// Every record in order of revision. Returns how large the log is.
+    /// Passes every record to `each` in order of revision. Returns the size of the log.
     pub fn read(&self, each: &mut dyn FnMut(LogRecord)) -> Result<u64, DiskError> {
         let (mut reader, mut bytes, mut last) = (BatchReader::default(), 0, Revision::ZERO);
         for entry in self.0.iter()? {
@@ -566,13 +567,13 @@ impl Log {
 }
 
 impl DiskError {
-    /// The same for a caller that opens `file`.
+    /// The same error for a caller that opens `file`.
     pub(crate) fn into_open_error(self, file: &Path) -> OpenError {
         let file = file.to_owned();
         match self {
             DiskError::Format(found) => OpenError::Format { file, found },
             DiskError::RolledBack { found, committed } => OpenError::RolledBack { file, found, committed },
-            // A file that is no database, or too short for one, is damage as well.
+            // A file that is not a database, or too short for one, is damaged as well.
             DiskError::Database(redb::Error::Io(source))
                 if !matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
             {

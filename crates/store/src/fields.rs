@@ -1,5 +1,5 @@
-//! What field selectors read of an object, packed into one text. Every pod and every event has some ten of them, so
-//! each as a text of its own would take more room than the object's bytes.
+//! The values of field selectors, packed into one string. Every pod and every Event has about ten, and separate
+//! strings would take more memory than the object's bytes.
 
 use std::fmt::{self, Write as _};
 use std::hash::Hash;
@@ -19,7 +19,7 @@ pub struct SelectableFields {
 impl SelectableFields {
     /// The value of `name`.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find(|(held, _)| *held == name).map(|(_, value)| value)
+        self.iter().find(|(path, _)| *path == name).map(|(_, value)| value)
     }
 
     /// Paths and values, in the writer's order.
@@ -33,7 +33,7 @@ impl SelectableFields {
         })
     }
 
-    /// How many there are.
+    /// The number of fields.
     pub fn len(&self) -> usize {
         self.names.len()
     }
@@ -50,7 +50,7 @@ impl<V: AsRef<str>> FromIterator<(&'static str, V)> for SelectableFields {
         for (name, value) in fields {
             let value = value.as_ref();
             names.push(name);
-            write!(values, "{}:{value}", value.len()).expect("a text takes in what is written to it");
+            write!(values, "{}:{value}", value.len()).expect("writing to a string never fails");
         }
         SelectableFields { names: intern_names(&names), values: values.into_boxed_str() }
     }
@@ -62,20 +62,20 @@ impl fmt::Debug for SelectableFields {
     }
 }
 
-/// The one copy of a list of paths. Paths come from the code of whoever wrote the object, and which of them an object
-/// has changes little, so there are few lists and they may live as long as the process.
+/// The shared copy of a list of paths. Paths are constants of the code that writes objects, so there are few lists and
+/// they can be leaked.
 fn intern_names(names: &[&'static str]) -> &'static [&'static str] {
     static LISTS: InternTable<[&'static str]> = InternTable::new(FxHashSet::with_hasher(FxBuildHasher));
     intern(&LISTS, names, |names| Box::leak(names.into()))
 }
 
-/// The one copy of a path that was read from a disk.
+/// The shared copy of a path that was read from disk.
 pub(crate) fn intern_name(name: &str) -> &'static str {
     static NAMES: InternTable<str> = InternTable::new(FxHashSet::with_hasher(FxBuildHasher));
     intern(&NAMES, name, |name| Box::leak(name.into()))
 }
 
-/// What was seen once.
+/// Interned values.
 type InternTable<T> = Mutex<FxHashSet<&'static T>>;
 
 fn intern<T: ?Sized + Eq + Hash>(known: &InternTable<T>, value: &T, keep: impl FnOnce(&T) -> &'static T) -> &'static T {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_in_comes_out_whatever_it_holds() {
+    fn fields_round_trip_whatever_they_contain() {
         let given = [("spec.nodeName", "n-1"), ("reason", ""), ("source", "3:abc:ü\u{0}"), ("type", "Normal")];
         let fields: SelectableFields = given.into_iter().collect();
         assert_eq!(fields.iter().collect::<Vec<_>>(), given);

@@ -1,5 +1,5 @@
-//! How far back the store remembers. Every event has its place here, oldest first over all resources; what falls off
-//! the end is forgotten by its resource's log and its key's versions.
+//! How far back the store remembers. It has an entry per event, oldest first over all resources. When an entry is
+//! compacted, its resource's log and its key's versions drop what ended with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +10,13 @@ use types::{Revision, Timestamp};
 use crate::object::{Op, StoreKey};
 use crate::watch::StoreEvent;
 
-/// Bounds of the history, over all resources together.
+/// Limits of the history, over all resources together.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryLimits {
-    /// About how much memory is taken by what only history keeps: old versions, deleted objects, and the order of events.
-    /// The first bound: whatever the load, memory holds.
+    /// Approximate memory of data that only the history needs: old versions, deleted objects, and the order of events.
+    /// This limit holds under any load.
     pub max_history_bytes: usize,
-    /// How long an event is remembered when there is room.
+    /// How long an event is kept while memory allows.
     pub max_history_age: Duration,
 }
 
@@ -26,9 +26,9 @@ impl Default for HistoryLimits {
     }
 }
 
-/// What an event takes: its places in the log and here.
+/// Memory of an event: its entries in the log and here.
 const BYTES_PER_EVENT: usize = 96;
-/// What a version takes besides its document: the object around it, its `Meta`, its place among its key's versions.
+/// Memory of a version besides its document: the object, its `StoredMeta`, its entry among its key's versions.
 const BYTES_PER_VERSION: usize = 448;
 
 pub(crate) struct EventHistory {
@@ -37,7 +37,7 @@ pub(crate) struct EventHistory {
     bytes: usize,
 }
 
-/// The place of one event.
+/// The entry of one event.
 struct HistoryEntry {
     revision: Revision,
     key: Arc<StoreKey>,
@@ -52,8 +52,8 @@ impl EventHistory {
 
     pub fn record(&mut self, event: &StoreEvent, now: Timestamp) {
         let StoreEvent { op, object, previous } = event;
-        // What is forgotten with the event: the version that it replaced, and the last one of a deleted object. The
-        // current one stays, whatever becomes of its event.
+        // Dropped with the event: the version that it replaced, and the last version of a deleted object. The current
+        // version stays.
         let deleted = Some(object).filter(|_| *op == Op::Delete);
         let old = previous.iter().chain(deleted).map(|version| version.size() + BYTES_PER_VERSION);
         let bytes = BYTES_PER_EVENT + old.sum::<usize>();
@@ -66,12 +66,12 @@ impl EventHistory {
         });
     }
 
-    /// Takes the oldest event out if a limit asks for it and no list that is under way reads behind it.
-    pub fn compact_oldest(&mut self, now: Timestamp, held: Option<Revision>) -> Option<(Arc<StoreKey>, Revision)> {
+    /// Removes the oldest event if a limit requires it and no running list reads before it.
+    pub fn compact_oldest(&mut self, now: Timestamp, pinned: Option<Revision>) -> Option<(Arc<StoreKey>, Revision)> {
         let oldest = self.entries.front()?;
         let too_old = now.checked_sub(self.limits.max_history_age).is_ok_and(|horizon| oldest.at < horizon);
-        let is_held = held.is_some_and(|held| held < oldest.revision);
-        if is_held || !(too_old || self.bytes > self.limits.max_history_bytes) {
+        let is_pinned = pinned.is_some_and(|pinned| pinned < oldest.revision);
+        if is_pinned || !(too_old || self.bytes > self.limits.max_history_bytes) {
             return None;
         }
         let oldest = self.entries.pop_front()?;
@@ -80,30 +80,30 @@ impl EventHistory {
     }
 }
 
-/// The revisions that lists under way read at. History is not cut behind the lowest, so a list can let go of the state
-/// between two pieces. Lists take milliseconds: the limits are exceeded by no more than is written meanwhile.
+/// The revisions of running lists. History is not compacted past the lowest, so a list can release the state's lock
+/// between two chunks. Lists take milliseconds, so the limits are exceeded only by what is written meanwhile.
 #[derive(Default)]
 pub(crate) struct HistoryPins(Mutex<BTreeMap<Revision, usize>>);
 
 impl HistoryPins {
-    /// Holds the history at `revision` until the guard is dropped. Called while the state is locked.
+    /// Pins the history at `revision` until the guard is dropped. Called with the state locked.
     pub fn pin(&self, revision: Revision) -> HistoryPin<'_> {
         *self.lock().entry(revision).or_insert(0) += 1;
         HistoryPin { pins: self, revision }
     }
 
-    /// The lowest revision held.
+    /// The lowest pinned revision.
     pub fn lowest(&self) -> Option<Revision> {
         self.lock().keys().next().copied()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Revision, usize>> {
-        // A count is whole at every point where its holder could panic.
+        // The counts are consistent wherever a holder could panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// See [`Holds::hold`].
+/// See [`HistoryPins::pin`].
 pub(crate) struct HistoryPin<'a> {
     pins: &'a HistoryPins,
     revision: Revision,

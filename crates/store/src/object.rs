@@ -1,4 +1,4 @@
-//! An object as the store keeps it: bytes, and beside them the few values that selectors and collectors read.
+//! An object as stored: its bytes, and the few values that selectors and collectors read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use types::{Revision, SmallMap, Timestamp, Uid};
 use crate::fields::SelectableFields;
 use crate::packing::DocumentBytes;
 
-/// Names an object of one resource.
+/// The key of an object.
 ///
-/// Within a resource keys order as the API lists: by namespace, then by name. That is why `resource` comes last.
+/// Within a resource, keys sort as the API lists: by namespace, then by name. That is why `resource` comes last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreKey {
     /// Empty for cluster-scoped resources.
@@ -45,32 +45,32 @@ impl fmt::Display for StoreKey {
     }
 }
 
-/// What may be asked of an object without decoding its bytes. The writer of the object fills it in. Every version of every
-/// object has one, so what nobody asks for is not here.
+/// The values that can be read without decoding the bytes. The writer of the object fills them in. Every version of
+/// every object has them, so only values that are read are here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredMeta {
-    /// Identity over the object's life.
+    /// Identity over the object's lifetime.
     pub uid: Uid,
-    /// What label selectors read.
+    /// Labels, for label selectors.
     pub labels: SmallMap<String>,
-    /// What field selectors read.
+    /// Selectable fields, for field selectors.
     pub fields: SelectableFields,
-    /// Whether deletion was asked for.
+    /// Whether the object is being deleted.
     pub deleting: bool,
-    /// When the object has outlived its use; unset: never. The store only lists such objects ([`crate::Store::expired`]):
-    /// who wrote them takes them away.
+    /// When the object expires; unset: never. The store only lists expired objects ([`crate::Store::expired`]); the
+    /// server deletes them.
     pub expires: Option<Timestamp>,
 }
 
 impl StoredMeta {
-    /// Whether both say the same about the object, the end of its life aside.
+    /// Whether both are equal apart from the expiry.
     pub fn equals_ignoring_expiry(&self, other: &StoredMeta) -> bool {
         let StoredMeta { uid, labels, fields, deleting, expires: _ } = self;
         (uid, labels, fields, deleting) == (&other.uid, &other.labels, &other.fields, &other.deleting)
     }
 }
 
-/// An object's canonical JSON, complete but for its resource version, which only the commit knows.
+/// An object's canonical JSON without its resource version, which is known only at commit.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document {
     bytes: Vec<u8>,
@@ -78,33 +78,33 @@ pub struct Document {
 }
 
 impl Document {
-    /// A document with `"resourceVersion":""` in its metadata; `hole` is the offset between those two quotes.
+    /// A document with `"resourceVersion":""` in its metadata; `offset` is the position between those two quotes.
     ///
-    /// Panics when the hole is anywhere but between two quotes.
-    pub fn new(bytes: Vec<u8>, hole: usize) -> Document {
+    /// Panics when `offset` is not between two quotes.
+    pub fn new(bytes: Vec<u8>, offset: usize) -> Document {
         assert!(
-            hole > 0 && bytes.get(hole - 1) == Some(&b'"') && bytes.get(hole) == Some(&b'"'),
-            "the hole for the resource version lies between two quotes"
+            offset > 0 && bytes.get(offset - 1) == Some(&b'"') && bytes.get(offset) == Some(&b'"'),
+            "the resource version's position is between two quotes"
         );
-        Document { bytes, version_offset: hole }
+        Document { bytes, version_offset: offset }
     }
 
-    /// How many bytes the JSON has, its resource version aside.
+    /// The size of the JSON without its resource version.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The JSON with `revision` in its place.
+    /// The JSON with `revision` as resource version.
     pub fn with_revision(&self, revision: Revision) -> Bytes {
         let (head, tail) = self.bytes.split_at(self.version_offset);
-        // Joined in a single go, in just the room that they need: every object is kept like this.
+        // One allocation of the exact size: every stored object is one of these.
         Bytes::from([head, revision.to_string().as_bytes(), tail].concat())
     }
 
-    /// Whether `stored` is this document, its revision aside.
+    /// Whether `stored` is this document, apart from its revision.
     pub fn matches_stored(&self, stored: &StoredObject) -> bool {
         let (head, tail) = self.bytes.split_at(self.version_offset);
-        // Compared in place: most writes differ early on, and none needs a copy for this question.
+        // Compared in place: most writes differ early, and no copy is needed.
         stored
             .bytes()
             .strip_prefix(head)
@@ -131,11 +131,11 @@ pub enum Op {
 /// One version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredObject {
-    /// Its name, which all versions of an object share.
+    /// Its key, which all versions of an object share.
     pub key: Arc<StoreKey>,
     /// Its canonical JSON, with `revision` as resource version.
     pub(crate) document: DocumentBytes,
-    /// What selectors read.
+    /// The values that selectors read.
     pub meta: StoredMeta,
     /// The revision that created the object.
     pub created: Revision,
@@ -144,12 +144,12 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
-    /// Its canonical JSON, with `revision` as resource version. Not free for an object at rest: to be asked for once.
+    /// Its canonical JSON, with `revision` as resource version. Decompresses a packed document: call it once.
     pub fn bytes(&self) -> Bytes {
         self.document.bytes()
     }
 
-    /// How many bytes the JSON has.
+    /// The size of the JSON.
     pub fn size(&self) -> usize {
         self.document.size()
     }
@@ -161,16 +161,16 @@ mod tests {
 
     fn document() -> Document {
         let text = r#"{"metadata":{"resourceVersion":""},"x":1}"#;
-        Document::new(text.as_bytes().to_vec(), text.find("\"\"").expect("there is a hole") + 1)
+        Document::new(text.as_bytes().to_vec(), text.find("\"\"").expect("the version is empty") + 1)
     }
 
     #[test]
-    fn the_revision_goes_into_the_hole() {
+    fn the_revision_is_inserted_at_its_offset() {
         assert_eq!(document().with_revision(Revision(42)), r#"{"metadata":{"resourceVersion":"42"},"x":1}"#);
     }
 
     #[test]
-    fn a_document_is_the_same_as_what_it_became() {
+    fn a_document_matches_its_stored_form() {
         let stored = |bytes: Bytes| StoredObject {
             key: Arc::new(StoreKey::new(&Arc::from("pods"), "a", "b")),
             document: DocumentBytes::Plain(bytes),
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "between two quotes")]
-    fn a_hole_elsewhere_is_refused() {
+    fn an_offset_elsewhere_is_refused() {
         Document::new(b"{}".to_vec(), 1);
     }
 }

@@ -1,5 +1,5 @@
-//! Documents at rest. What has not changed for as long as history reaches is kept as its difference from another document
-//! of its resource: most are alike, and few are read again.
+//! Packed documents. A document that has not changed for as long as the history reaches is stored as its difference
+//! from another document of its resource (the dictionary): most are similar, and few are read again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +10,12 @@ use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended
 
 use crate::object::StoredObject;
 
-/// An object's canonical JSON, in one form or the other.
+/// An object's canonical JSON, plain or packed.
 #[derive(Clone)]
 pub(crate) enum DocumentBytes {
-    /// As it is sent: whatever was written of late.
+    /// As it is sent: documents that were written recently.
     Plain(Bytes),
-    /// Its size and its difference from the model.
+    /// Its size and its difference from the dictionary.
     Packed(Box<[u8]>, Arc<Bytes>),
 }
 
@@ -24,19 +24,19 @@ impl DocumentBytes {
     pub fn bytes(&self) -> Bytes {
         match self {
             DocumentBytes::Plain(bytes) => bytes.clone(),
-            DocumentBytes::Packed(difference, model) => {
-                let whole = decompress_size_prepended_with_dict(difference, model);
-                Bytes::from(whole.expect("what was packed is unpacked with the same model"))
+            DocumentBytes::Packed(difference, dictionary) => {
+                let whole = decompress_size_prepended_with_dict(difference, dictionary);
+                Bytes::from(whole.expect("what was packed is unpacked with the same dictionary"))
             }
         }
     }
 
-    /// How many bytes the JSON has.
+    /// The size of the JSON.
     pub fn size(&self) -> usize {
         match self {
             DocumentBytes::Plain(bytes) => bytes.len(),
             DocumentBytes::Packed(difference, _) => {
-                let (size, _) = uncompressed_size(difference).expect("what was packed begins with its size");
+                let (size, _) = uncompressed_size(difference).expect("a packed document starts with its size");
                 size
             }
         }
@@ -57,15 +57,15 @@ impl fmt::Debug for DocumentBytes {
     }
 }
 
-/// Shorter documents are left as they are.
+/// Shorter documents are not packed.
 const MIN_PACKED_BYTES: usize = 256;
-/// A model is no longer than this: it is read through for every document that is packed.
+/// Maximum size of a dictionary, which is read for every document that is packed.
 const MAX_DICTIONARY_BYTES: usize = 8 << 10;
-/// A document that is not packed to a third of its size is the model of those after it, if the present one was used this
-/// often. Resources whose objects are all different do not change their model with each.
+/// A document that does not pack to a third of its size becomes the new dictionary, if the current one was used this
+/// often. Resources whose objects are all different do not replace their dictionary with each object.
 const MIN_DICTIONARY_USES: u32 = 256;
 
-/// Packs documents, each against the model of its resource.
+/// Packs documents, each with the dictionary of its resource.
 #[derive(Default)]
 pub(crate) struct Packer {
     dictionaries: BTreeMap<Arc<str>, Dictionary>,
@@ -77,7 +77,7 @@ struct Dictionary {
 }
 
 impl Packer {
-    /// The same version of the object, in less room; `None` where that is not to be had.
+    /// The same version of the object, packed; `None` where packing does not help.
     pub fn pack(&mut self, object: &StoredObject) -> Option<StoredObject> {
         let DocumentBytes::Plain(plain) = &object.document else { return None };
         if plain.len() < MIN_PACKED_BYTES {
@@ -87,14 +87,14 @@ impl Packer {
         if !self.dictionaries.contains_key(resource) {
             self.dictionaries.insert(Arc::clone(resource), Dictionary::new(plain));
         }
-        let model = self.dictionaries.get_mut(resource).expect("inserted when it was missing");
-        model.uses += 1;
-        let difference = compress_prepend_size_with_dict(plain, &model.text);
-        let like = Arc::clone(&model.text);
-        if difference.len() * 3 > plain.len() && model.uses >= MIN_DICTIONARY_USES {
-            *model = Dictionary::new(plain);
+        let dictionary = self.dictionaries.get_mut(resource).expect("inserted when it was missing");
+        dictionary.uses += 1;
+        let difference = compress_prepend_size_with_dict(plain, &dictionary.text);
+        let like = Arc::clone(&dictionary.text);
+        if difference.len() * 3 > plain.len() && dictionary.uses >= MIN_DICTIONARY_USES {
+            *dictionary = Dictionary::new(plain);
         }
-        // Unpacking has its price: a little room is not worth it.
+        // Unpacking costs time, so a small gain is not worth it.
         (difference.len() * 4 < plain.len() * 3).then(|| StoredObject {
             document: DocumentBytes::Packed(difference.into_boxed_slice(), like),
             key: Arc::clone(&object.key),
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A text in which nothing repeats.
+    /// A string without repetitions.
     fn noise(seed: u32, length: usize) -> String {
         let next = |state: &u32| Some(state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
         let letter = |state: u32| char::from(b'A' + (state >> 24) as u8 % 26);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_the_same_object_in_less_room() {
+    fn a_packed_object_is_equal_and_smaller() {
         let (mut packer, filling) = (Packer::default(), noise(1, 2_000));
         for name in ["one", "another", "a-third"] {
             let plain = object("pods", name, &filling);
@@ -158,18 +158,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_like_no_other_is_left_as_it_is() {
+    fn a_document_unlike_others_is_not_packed() {
         let mut packer = Packer::default();
         packer.pack(&object("pods", "first", &noise(1, 2_000)));
         assert!(packer.pack(&object("pods", "other", &noise(2, 2_000))).is_none());
-        assert!(packer.pack(&object("pods", "short", "")).is_none(), "and so is what is short anyway");
+        assert!(packer.pack(&object("pods", "short", "")).is_none(), "short documents are not packed either");
         let large = object("configs", "large", &noise(3, 100_000));
         packer.pack(&large);
         assert_eq!(packer.dictionaries[&large.key.resource].text.len(), MAX_DICTIONARY_BYTES);
     }
 
     #[test]
-    fn a_model_that_no_longer_fits_is_replaced() {
+    fn a_dictionary_that_no_longer_fits_is_replaced() {
         let (mut packer, filling) = (Packer::default(), noise(2, 2_000));
         packer.pack(&object("pods", "old", &noise(1, 2_000)));
         let tries =
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_history_has_passed_is_packed_and_goes_on_as_before() {
+    fn an_object_older_than_the_history_is_packed_and_still_equal() {
         let store = Store::in_memory(HistoryLimits { max_history_bytes: 0, ..HistoryLimits::default() });
         let pods: Arc<str> = Arc::from("pods");
         let filling = noise(1, 2_000);
@@ -187,11 +187,11 @@ mod tests {
             let write = ObjectWrite { key, precondition: expect, op: Op::Put, document, meta: StoredMeta::default() };
             store.commit(vec![write], Timestamp::UNIX_EPOCH).unwrap().remove(0).unwrap()
         };
-        let answered = write("a", Precondition::Absent);
-        let kept = store.get(&answered.key).unwrap();
-        assert!(matches!((&answered.document, &kept.document), (DocumentBytes::Plain(_), DocumentBytes::Packed(..))));
-        assert_eq!(answered, kept);
-        let unchanged = write("a", Precondition::At(kept.revision));
-        assert_eq!(unchanged.revision, kept.revision, "a write that changes nothing keeps its revision");
+        let returned = write("a", Precondition::Absent);
+        let stored = store.get(&returned.key).unwrap();
+        assert!(matches!((&returned.document, &stored.document), (DocumentBytes::Plain(_), DocumentBytes::Packed(..))));
+        assert_eq!(returned, stored);
+        let unchanged = write("a", Precondition::At(stored.revision));
+        assert_eq!(unchanged.revision, stored.revision, "a write that changes nothing keeps its revision");
     }
 }

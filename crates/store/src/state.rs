@@ -1,5 +1,5 @@
-//! What the store knows: for every key its current version and, while the history reaches, older ones; for every
-//! resource the log that watchers read.
+//! The state in memory: for every key its current version and, within the history, older ones; for every resource the
+//! log that watchers read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -18,46 +18,46 @@ use crate::watch::StoreEvent;
 pub(crate) struct StoreState {
     /// The revision of the last write.
     revision: Revision,
-    /// Where this process began to remember: logs of resources not yet written reach back to here.
+    /// The revision at open: logs of resources that were not written since reach back to here.
     opened: Revision,
     resources: BTreeMap<Arc<str>, ResourceState>,
-    /// The current objects that expire, and when.
+    /// The current objects that expire, with their expiry.
     expiring: BTreeSet<(Timestamp, Arc<StoreKey>)>,
     history: EventHistory,
 }
 
-/// Everything of one resource.
+/// The state of one resource.
 struct ResourceState {
     keys: BTreeMap<Arc<StoreKey>, Versions>,
     /// In order of revision.
     log: VecDeque<StoreEvent>,
-    /// Lists and watches are exact from here on: the last revision that the log forgot.
+    /// Lists and watches are exact from here on: the last revision that was compacted.
     oldest: Revision,
-    /// Told after the log has grown.
+    /// Notified after the log has grown.
     appended: Arc<Notify>,
 }
 
-/// Versions of one key, oldest first, never empty. The last is the current one; a delete leaves its own version, which
-/// goes when the history has passed it.
+/// Versions of one key, oldest first, never empty. The last is the current one. A delete leaves its own version, which
+/// is dropped when it is compacted.
 enum Versions {
-    /// Most keys, most of the time: no room for more.
+    /// The common case, without the memory of a queue.
     One((Op, Arc<StoredObject>)),
     /// At least two.
     More(VecDeque<(Op, Arc<StoredObject>)>),
 }
 
-/// What a commit leaves to be done.
+/// What remains to be done after a commit.
 pub(crate) struct PublishEffects {
-    /// Whom to tell, in order of the resources' first events.
+    /// Notifiers of the changed resources, in order of their first events.
     pub to_notify: Vec<Arc<Notify>>,
-    /// Objects that have come to rest: current, and unchanged for as long as history reaches.
+    /// Objects that are current and have not changed for as long as the history reaches.
     pub to_pack: Vec<Arc<StoredObject>>,
 }
 
-/// A piece of a list.
+/// A chunk of a list.
 pub(crate) struct ListChunk {
     pub objects: Vec<Arc<StoredObject>>,
-    /// The last key looked at, when there may be more behind it.
+    /// The last key that was read, when there may be more.
     pub continue_after: Option<ObjectKey>,
 }
 
@@ -72,8 +72,8 @@ impl StoreState {
         }
     }
 
-    /// Takes in a record of an earlier process. Loaded records are no history: nobody can have a cursor into them.
-    /// Returns what the record replaces.
+    /// Loads a record of an earlier process. Loaded records are not history: no client can have a cursor into them.
+    /// Returns the version that the record replaces.
     pub fn load(&mut self, record: LogRecord) -> Option<Arc<StoredObject>> {
         let LogRecord { op, object, .. } = record;
         let keys = &mut self.resource_mut(&object.key.resource).keys;
@@ -86,7 +86,7 @@ impl StoreState {
         replaced
     }
 
-    /// Ends loading: history begins here. Returns what was loaded.
+    /// Ends loading: history starts here. Returns the loaded objects.
     pub fn finish_loading(&mut self, revision: Revision) -> Vec<Arc<StoredObject>> {
         self.revision = revision;
         self.opened = revision;
@@ -103,9 +103,9 @@ impl StoreState {
         self.resources.get(&key.resource)?.keys.get(key)?.at(self.revision)
     }
 
-    /// Takes in what a commit decided and forgets what the limits no longer allow, but nothing behind `held`.
-    pub fn publish(&mut self, events: Vec<StoreEvent>, now: Timestamp, held: Option<Revision>) -> PublishEffects {
-        let mut tell: Vec<Arc<Notify>> = Vec::new();
+    /// Applies a commit and compacts what exceeds the limits, but nothing after `pinned`.
+    pub fn publish(&mut self, events: Vec<StoreEvent>, now: Timestamp, pinned: Option<Revision>) -> PublishEffects {
+        let mut to_notify: Vec<Arc<Notify>> = Vec::new();
         for event in events {
             debug_assert_eq!(event.object.revision, self.revision.next(), "revisions have no gaps");
             self.revision = event.object.revision;
@@ -118,19 +118,19 @@ impl StoreState {
                 None => drop(resource.keys.insert(Arc::clone(&event.object.key), Versions::One(version))),
             }
             resource.log.push_back(event);
-            if !tell.iter().any(|told| Arc::ptr_eq(told, &resource.appended)) {
-                tell.push(Arc::clone(&resource.appended));
+            if !to_notify.iter().any(|notifier| Arc::ptr_eq(notifier, &resource.appended)) {
+                to_notify.push(Arc::clone(&resource.appended));
             }
         }
         let mut at_rest = Vec::new();
-        while let Some((key, revision)) = self.history.compact_oldest(now, held) {
+        while let Some((key, revision)) = self.history.compact_oldest(now, pinned) {
             let resource = self.resources.get_mut(&key.resource).expect("an event's resource is known");
             at_rest.extend(resource.compact(&key, revision));
         }
-        PublishEffects { to_notify: tell, to_pack: at_rest }
+        PublishEffects { to_notify, to_pack: at_rest }
     }
 
-    /// Keeps `object` in the place of the same version in another form.
+    /// Replaces the same version of the object by its packed form.
     pub fn replace_packed(&mut self, object: Arc<StoredObject>) {
         let resource = self.resources.get_mut(&object.key.resource);
         let versions = resource.and_then(|resource| resource.keys.get_mut(&object.key));
@@ -161,7 +161,7 @@ impl StoreState {
         }
     }
 
-    /// Up to `count` objects of `resource` as they were at `at`, which must not be older than the history.
+    /// Up to `count` objects of `resource` at revision `at`, which must be within the history.
     pub fn list_chunk(
         &self,
         resource: &Arc<str>,
@@ -174,7 +174,7 @@ impl StoreState {
         let Some(keys) = self.resources.get(resource).map(|resource| &resource.keys) else { return piece };
         let in_namespace = namespace.unwrap_or_default();
         let start = match after {
-            // A cursor from before the namespace starts at its beginning.
+            // A cursor before the namespace starts at its beginning.
             Some(after) if after.namespace.as_str() >= in_namespace => {
                 Bound::Excluded(StoreKey::new(resource, after.namespace.as_str(), after.name.as_str()))
             }
@@ -193,7 +193,7 @@ impl StoreState {
         piece
     }
 
-    /// Whether lists and watches of `resource` can begin at `revision`.
+    /// Whether lists and watches of `resource` can start at `revision`.
     pub fn check_not_compacted(&self, resource: &Arc<str>, revision: Revision) -> Result<(), CompactedError> {
         let oldest = self.resources.get(resource).map_or(self.opened, |resource| resource.oldest);
         if revision < oldest { Err(CompactedError { oldest }) } else { Ok(()) }
@@ -212,14 +212,14 @@ impl StoreState {
         Ok(log.range(start..).take(count).cloned().collect())
     }
 
-    /// Whether the log of `resource` has anything after `revision`, be it forgotten already.
+    /// Whether `resource` has events after `revision`, including compacted ones.
     pub fn has_events(&self, resource: &Arc<str>, after: Revision) -> bool {
         self.resources.get(resource).is_some_and(|resource| {
             after < resource.oldest || resource.log.back().is_some_and(|event| after < event.object.revision)
         })
     }
 
-    /// What is told when the log of `resource` grows.
+    /// Notified when the log of `resource` grows.
     pub fn append_notifier(&mut self, resource: &Arc<str>) -> Arc<Notify> {
         Arc::clone(&self.resource_mut(resource).appended)
     }
@@ -237,13 +237,13 @@ impl StoreState {
 }
 
 impl ResourceState {
-    /// Forgets the event of `revision`, which is the oldest there is, and the versions that ended with it. Returns the
-    /// object if it is still as that event left it.
+    /// Drops the event of `revision`, which is the oldest, and the versions that ended with it. Returns the object if
+    /// it has not changed since that event.
     fn compact(&mut self, key: &StoreKey, revision: Revision) -> Option<Arc<StoredObject>> {
-        let event = self.log.pop_front().expect("an event stands in the log until it is forgotten");
-        debug_assert_eq!(event.object.revision, revision, "events are forgotten in order");
+        let event = self.log.pop_front().expect("an event is in the log until it is compacted");
+        debug_assert_eq!(event.object.revision, revision, "events are compacted in order");
         self.oldest = revision;
-        let versions = self.keys.get_mut(key).expect("a key has versions while the log knows it");
+        let versions = self.keys.get_mut(key).expect("a key has versions while its events are in the log");
         versions.compact(revision);
         if matches!(versions, Versions::One((Op::Delete, _))) {
             self.keys.remove(key);
@@ -268,7 +268,7 @@ impl Versions {
         }
     }
 
-    /// Forgets what was replaced at `revision` or before.
+    /// Drops versions that were replaced at `revision` or before.
     fn compact(&mut self, revision: Revision) {
         let Versions::More(versions) = self else { return };
         while versions.get(1).is_some_and(|(_, next)| next.revision <= revision) {
@@ -279,7 +279,7 @@ impl Versions {
         }
     }
 
-    /// The object as it was at `revision`; `None` before it was created and while it is deleted.
+    /// The object at `revision`; `None` before its creation and while it is deleted.
     fn at(&self, revision: Revision) -> Option<&Arc<StoredObject>> {
         let (op, object) = match self.current() {
             current if current.1.revision <= revision => current,
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_history_has_passed_takes_no_memory() {
+    fn compacted_versions_take_no_memory() {
         let pods: Arc<str> = Arc::from("pods");
         let mut state = StoreState::new(HistoryLimits { max_history_bytes: 0, ..HistoryLimits::default() });
         let version = |revision, op| {
@@ -324,17 +324,17 @@ mod tests {
             });
             vec![StoreEvent { op, object, previous: None }]
         };
-        let kept = |state: &StoreState| {
+        let stored = |state: &StoreState| {
             let resource = &state.resources[&pods];
             (resource.log.len(), resource.keys.values().map(Versions::count).collect::<Vec<_>>())
         };
         state.publish(version(1, Op::Put), Timestamp::UNIX_EPOCH, None);
         state.publish(version(2, Op::Put), Timestamp::UNIX_EPOCH, None);
-        assert_eq!(kept(&state), (0, vec![1]), "the current version stays");
+        assert_eq!(stored(&state), (0, vec![1]), "the current version stays");
         state.publish(version(3, Op::Delete), Timestamp::UNIX_EPOCH, Some(Revision(2)));
-        assert_eq!(kept(&state), (1, vec![2]), "a list at revision 2 is under way");
+        assert_eq!(stored(&state), (1, vec![2]), "a list at revision 2 is running");
         state.publish(version(4, Op::Put), Timestamp::UNIX_EPOCH, None);
         state.publish(version(5, Op::Delete), Timestamp::UNIX_EPOCH, None);
-        assert_eq!(kept(&state), (0, vec![]), "a delete leaves nothing");
+        assert_eq!(stored(&state), (0, vec![]), "a delete leaves nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! The store as others hold it.
+//! The handle to the store.
 
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
@@ -19,39 +19,38 @@ use crate::watch::{StoreEvent, Watcher};
 pub struct Store(Arc<StoreInner>);
 
 struct StoreInner {
-    /// Whoever holds this is the only one to change the state, so what it judged stays true while it waits for the disk
-    /// and others read. Locked before the state.
+    /// Only the holder of this lock changes the state. So a validated batch stays valid while the writer waits for the
+    /// disk and others read. Locked before the state.
     writer: Mutex<BackendWriter>,
     state: RwLock<StoreState>,
-    /// Locked last, and only for a moment.
+    /// Locked last, and only briefly.
     pins: HistoryPins,
-    /// Told after every commit.
+    /// Notified after every commit.
     advanced: Notify,
 }
 
 struct BackendWriter {
     backend: Box<dyn Backend>,
     packer: Packer,
-    /// Objects as they were loaded, which get their turn to be packed with the commits: not at the start, which is waited
-    /// for.
+    /// Loaded objects that are not packed yet. They are packed with later commits, because packing at start would
+    /// delay it.
     to_pack: Vec<Arc<StoredObject>>,
-    /// Set once the backend failed, and for good.
+    /// Set when the backend has failed, for good.
     failed: Option<BackendError>,
 }
 
-/// How many loaded objects are packed with each commit: enough that all get their turn, and not so many that a write would
-/// wait for them.
+/// How many loaded objects are packed with each commit: few enough that a write does not wait for them.
 const LOADED_PER_COMMIT: usize = 16;
 
-const LOCK: &str = "nothing panics while it holds the store";
+const LOCK: &str = "no panic happens under the store's locks";
 
 impl Store {
-    /// A store that ends with the process.
+    /// A store that lives as long as the process.
     pub fn in_memory(limits: HistoryLimits) -> Store {
-        Store::open(Box::new(MemoryBackend), limits).expect("memory has nothing to read")
+        Store::open(Box::new(MemoryBackend), limits).expect("the memory backend never fails")
     }
 
-    /// A store with what `backend` has kept. History begins anew: watches and lists from before are gone.
+    /// A store with the records of `backend`. History starts anew: older watches and lists get [`CompactedError`].
     pub fn open(mut backend: Box<dyn Backend>, limits: HistoryLimits) -> Result<Store, BackendError> {
         let mut state = StoreState::new(limits);
         let revision = backend.scan(&mut |record| state.load(record))?;
@@ -64,43 +63,45 @@ impl Store {
         })))
     }
 
-    /// Judges every write against the state and the writes before it in `batch`, keeps the accepted ones in one go,
-    /// then shows them to readers and watchers. Answers are in the order of the writes.
+    /// Checks every write against the state and the writes before it in `batch`, stores the accepted ones in one
+    /// commit, then publishes them to readers and watchers. Results are in the order of the writes.
     ///
-    /// Where the backend has no room, nothing is kept and every write of the batch is [`Refused::Full`]. An error means
-    /// that nothing was shown, that it is unknown what was kept, and that no later write will be taken.
+    /// If the backend has no space, nothing is stored and every write of the batch gets [`WriteRefusal::Full`]. After
+    /// an error nothing is published, it is unknown what was stored, and no later write is accepted.
     pub fn commit(
         &self,
         batch: Vec<ObjectWrite>,
         now: Timestamp,
     ) -> Result<Vec<Result<Arc<StoredObject>, WriteRefusal>>, BackendError> {
         let mut writer = self.0.writer.lock().expect(LOCK);
-        let room = writer.free_space()?;
-        let judged = commit::validate_batch(&self.state(), batch, room);
-        if judged.events.is_empty() {
-            return Ok(judged.results);
+        let space = writer.free_space()?;
+        let validated = commit::validate_batch(&self.state(), batch, space);
+        if validated.events.is_empty() {
+            return Ok(validated.results);
         }
         let record = |event: &StoreEvent| {
             let StoreEvent { op, object, previous } = event.clone();
             LogRecord { op, object, previous }
         };
-        let records: Vec<LogRecord> = judged.events.iter().map(record).collect();
+        let records: Vec<LogRecord> = validated.events.iter().map(record).collect();
         let is_current =
             |key: &StoreKey, revision| self.state().get(key).is_some_and(|current| current.revision == revision);
         match writer.append(&records, &is_current) {
             Ok(()) => {}
-            Err(BackendError::Full(room)) => return Ok(commit::refuse_batch(judged.results, self.revision(), room)),
+            Err(BackendError::Full(space)) => {
+                return Ok(commit::refuse_batch(validated.results, self.revision(), space));
+            }
             Err(error) => return Err(error),
         }
         let mut state = self.0.state.write().expect(LOCK);
-        let published = state.publish(judged.events, now, self.0.pins.lowest());
+        let published = state.publish(validated.events, now, self.0.pins.lowest());
         drop(state);
-        published.to_notify.iter().for_each(|grown| grown.notify_waiters());
+        published.to_notify.iter().for_each(|appended| appended.notify_waiters());
         self.0.advanced.notify_waiters();
         let packed = writer.pack(published.to_pack);
         let mut state = self.0.state.write().expect(LOCK);
         packed.into_iter().for_each(|object| state.replace_packed(object));
-        Ok(judged.results)
+        Ok(validated.results)
     }
 
     /// The object under `key`.
@@ -126,24 +127,24 @@ impl Store {
     pub fn watch(&self, resource: &Arc<str>, after: Revision) -> Result<Watcher, CompactedError> {
         let mut state = self.0.state.write().expect(LOCK);
         state.check_not_compacted(resource, after)?;
-        let grown = state.append_notifier(resource);
-        Ok(Watcher::new(self.clone(), Arc::clone(resource), after, grown))
+        let appended = state.append_notifier(resource);
+        Ok(Watcher::new(self.clone(), Arc::clone(resource), after, appended))
     }
 
-    /// Up to `count` objects whose time is over at `now`, longest ago first. They stay until somebody deletes them.
+    /// Up to `count` objects that have expired at `now`, longest ago first. They stay until a client deletes them.
     pub fn expired(&self, now: Timestamp, count: usize) -> Vec<Arc<StoredObject>> {
         self.state().expired(now, count)
     }
 
-    /// When the next object expires, or the first of those that have; `None` while none ever will.
+    /// When the next object expires, or the first of those that have; `None` if none will.
     pub fn next_expiry(&self) -> Option<Timestamp> {
         self.state().next_expiry()
     }
 
-    /// Waits until the store has come to `revision`.
+    /// Waits until the store has reached `revision`.
     pub async fn wait_for_revision(&self, revision: Revision) {
         loop {
-            // Made before the look, so that no advance is slept through.
+            // Created before the check, so that no commit in between is missed.
             let advanced = self.0.advanced.notified();
             if self.revision() >= revision {
                 return;
@@ -156,7 +157,7 @@ impl Store {
         self.0.state.read().expect(LOCK)
     }
 
-    /// Settles the revision of a list and keeps the history from moving past it.
+    /// Determines the revision of a list and pins the history at it.
     pub(crate) fn pin_revision(
         &self,
         resource: &Arc<str>,
@@ -170,7 +171,7 @@ impl Store {
 }
 
 impl BackendWriter {
-    /// These objects in less room, and a few of those that were loaded.
+    /// Packs these objects, and some of those that were loaded.
     fn pack(&mut self, at_rest: Vec<Arc<StoredObject>>) -> Vec<Arc<StoredObject>> {
         let loaded = self.to_pack.split_off(self.to_pack.len().saturating_sub(LOADED_PER_COMMIT));
         let objects = at_rest.iter().chain(&loaded);

@@ -1,5 +1,5 @@
-//! Watches: cursors into a resource's log. A watcher has no queue of its own, so a slow one costs nothing; once the log
-//! has moved past it, it is told so and lists anew.
+//! Watches: cursors into a resource's log. A watcher has no queue, so a slow one costs nothing. When the log has moved
+//! past its cursor, it gets an error and lists again.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::store::Store;
 /// One change of one object.
 #[derive(Clone, Debug)]
 pub struct StoreEvent {
-    /// Whether the object is still there.
+    /// Whether the object still exists.
     pub op: Op,
-    /// The object afterwards; for a delete its last state under the delete's revision.
+    /// The object after the change; for a delete its last state with the delete's revision.
     pub object: Arc<StoredObject>,
-    /// The version before; `None` when the object was created.
+    /// The version before; `None` for a create.
     pub previous: Option<Arc<StoredObject>>,
 }
 
@@ -25,37 +25,41 @@ pub struct StoreEvent {
 pub struct Watcher {
     store: Store,
     resource: Arc<str>,
-    /// Everything up to here has been returned.
-    seen: Revision,
+    /// All events up to here have been returned.
+    position: Revision,
     appended: Arc<Notify>,
 }
 
-/// A batch is small enough that reading it holds up no writer, and large enough that a watcher catches up.
+/// Small enough that reading a batch does not block writers, large enough that a watcher catches up.
 const EVENTS_PER_BATCH: usize = 1000;
 
 impl Watcher {
-    pub(crate) fn new(store: Store, resource: Arc<str>, after: Revision, grown: Arc<Notify>) -> Watcher {
-        Watcher { store, resource, seen: after, appended: grown }
+    pub(crate) fn new(store: Store, resource: Arc<str>, after: Revision, appended: Arc<Notify>) -> Watcher {
+        Watcher { store, resource, position: after, appended }
     }
 
-    /// The next events, at least one; waits when there is none. May be dropped while waiting without losing any.
+    /// The next events, at least one; waits when there is none. Cancel safe: dropping the future loses no event.
     pub async fn next(&mut self) -> Result<Vec<StoreEvent>, CompactedError> {
         loop {
-            // Made before the look at the log: an event that comes after the look is not slept through.
-            let grown = self.appended.notified();
-            let events = self.store.state().events(&self.resource, self.seen, EVENTS_PER_BATCH)?;
+            // Created before the log is read, so that an event in between is not missed.
+            let appended = self.appended.notified();
+            let events = self.store.state().events(&self.resource, self.position, EVENTS_PER_BATCH)?;
             if let Some(last) = events.last() {
-                self.seen = last.object.revision;
+                self.position = last.object.revision;
                 return Ok(events);
             }
-            grown.await;
+            appended.await;
         }
     }
 
-    /// Every event of this resource up to here has been returned. With nothing left to return this is the store's
-    /// revision, however long ago the resource last changed.
+    /// All events of this resource up to here have been returned. When none is left, this is the store's revision,
+    /// however long ago the resource last changed.
     pub fn position(&self) -> Revision {
         let state = self.store.state();
-        if state.has_events(&self.resource, self.seen) { self.seen } else { self.seen.max(state.revision()) }
+        if state.has_events(&self.resource, self.position) {
+            self.position
+        } else {
+            self.position.max(state.revision())
+        }
     }
 }

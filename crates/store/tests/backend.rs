@@ -1,4 +1,4 @@
-//! What the store asks of its backend, and what becomes of it when the backend fails.
+//! What the store requires of its backend, and what happens when the backend fails.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -12,7 +12,7 @@ use phalanx_store::{
 use types::Revision;
 use world::{at, commit, create, delete, pod, pods, put};
 
-/// Keeps batches in memory that outlives the store; fails when told to.
+/// Stores batches in memory that outlives the store; fails on request.
 #[derive(Clone, Default)]
 struct MemoryDisk(Arc<Mutex<DiskContents>>);
 
@@ -24,29 +24,29 @@ struct DiskContents {
 
 impl Backend for MemoryDisk {
     fn scan(&mut self, each: &mut dyn FnMut(LogRecord) -> Option<Arc<StoredObject>>) -> Result<Revision, BackendError> {
-        let kept = self.0.lock().unwrap();
-        kept.batches.iter().flatten().cloned().for_each(|record| drop(each(record)));
-        Ok(kept.batches.iter().flatten().last().map_or(Revision::ZERO, |record| record.object.revision))
+        let stored = self.0.lock().unwrap();
+        stored.batches.iter().flatten().cloned().for_each(|record| drop(each(record)));
+        Ok(stored.batches.iter().flatten().last().map_or(Revision::ZERO, |record| record.object.revision))
     }
 
     fn commit(&mut self, batch: &[LogRecord], _: &dyn Fn(&StoreKey, Revision) -> bool) -> Result<(), BackendError> {
-        let mut kept = self.0.lock().unwrap();
-        if kept.broken {
+        let mut stored = self.0.lock().unwrap();
+        if stored.broken {
             return Err(BackendError::fatal(std::io::Error::other("the disk is gone")));
         }
-        kept.batches.push(batch.to_vec());
+        stored.batches.push(batch.to_vec());
         Ok(())
     }
 }
 
 #[test]
-fn a_batch_is_kept_in_one_go_without_what_was_refused() {
+fn a_batch_is_stored_at_once_without_its_refused_writes() {
     let disk = MemoryDisk::default();
     let store = Store::open(Box::new(disk.clone()), HistoryLimits::default()).unwrap();
     let writes = ["a", "a", "b"].map(|name| put(pod(name), Precondition::Absent, 0)).into();
     store.commit(writes, at(0)).unwrap();
-    let kept: Vec<Vec<String>> = disk.0.lock().unwrap().batches.iter().map(|batch| names(batch)).collect();
-    assert_eq!(kept, [["a", "b"]]);
+    let stored: Vec<Vec<String>> = disk.0.lock().unwrap().batches.iter().map(|batch| names(batch)).collect();
+    assert_eq!(stored, [["a", "b"]]);
 }
 
 fn names(batch: &[LogRecord]) -> Vec<String> {
@@ -77,7 +77,7 @@ fn a_reopened_store_has_the_objects_but_not_the_history() {
 }
 
 #[test]
-fn a_failed_commit_shows_nothing_and_ends_writing_for_good() {
+fn a_failed_commit_publishes_nothing_and_ends_writing_for_good() {
     let disk = MemoryDisk::default();
     let store = Store::open(Box::new(disk.clone()), HistoryLimits::default()).unwrap();
     create(&store, "a");
@@ -85,7 +85,7 @@ fn a_failed_commit_shows_nothing_and_ends_writing_for_good() {
     let write = || vec![put(pod("b"), Precondition::Absent, 0)];
     assert!(store.commit(write(), at(0)).is_err());
     disk.0.lock().unwrap().broken = false;
-    assert!(store.commit(write(), at(0)).is_err(), "what was kept is unknown from here on");
+    assert!(store.commit(write(), at(0)).is_err(), "it is unknown what was stored");
     assert_eq!((store.revision(), store.get(&pod("b"))), (Revision(1), None));
     assert!(store.get(&pod("a")).is_some(), "reading goes on");
 }

@@ -1,4 +1,4 @@
-//! The writer thread: what waits is committed in one go, a failure is told first, a stop loses nothing.
+//! The writer thread: queued writes are committed in one batch, a failure is reported first, a stop loses nothing.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -14,7 +14,7 @@ use phalanx_store::{
 use types::Revision;
 use world::{at, pod, put};
 
-/// Says when a commit has begun, and ends it when told how.
+/// Reports when a commit has started, and ends it with the result that the test sends.
 struct GatedBackend {
     begun: Sender<usize>,
     end: Receiver<Result<(), BackendError>>,
@@ -41,46 +41,46 @@ fn create(name: &str) -> Vec<ObjectWrite> {
 }
 
 #[tokio::test]
-async fn what_waits_for_the_disk_is_committed_in_one_go() {
+async fn writes_that_wait_for_the_disk_are_committed_in_one_batch() {
     let (store, sizes, ends) = gated_store();
     let (committer, writer) = Committer::on_thread(store.clone(), |_| {});
     let mut first = Box::pin(committer.commit(create("first"), at(0)));
     assert!(futures::poll!(&mut first).is_pending());
     assert_eq!(sizes.recv().unwrap(), 1);
 
-    // The last one asks for a name that another one of the same batch takes first.
+    // The last one creates a name that another write of the same batch takes first.
     let names = ["a", "b", "c", "d", "a"];
-    let mut others = Box::pin(join_all(names.map(|name| committer.commit(create(name), at(0)))));
-    assert!(futures::poll!(&mut others).is_pending());
-    assert_eq!(store.revision(), Revision::ZERO, "nothing is shown before it is kept");
+    let mut queued = Box::pin(join_all(names.map(|name| committer.commit(create(name), at(0)))));
+    assert!(futures::poll!(&mut queued).is_pending());
+    assert_eq!(store.revision(), Revision::ZERO, "nothing is visible before it is stored");
     ends.send(Ok(())).unwrap();
     assert_eq!(sizes.recv().unwrap(), 4);
     ends.send(Ok(())).unwrap();
     assert_eq!(first.await.unwrap()[0].as_ref().unwrap().revision, Revision(1));
-    let answers: Vec<Result<Revision, bool>> = others
+    let results: Vec<Result<Revision, bool>> = queued
         .await
         .into_iter()
-        .map(|answer| answer.unwrap().remove(0))
-        .map(|answer| {
-            answer.map(|object| object.revision).map_err(|refused| matches!(refused, WriteRefusal::Exists(_)))
+        .map(|result| result.unwrap().remove(0))
+        .map(|result| {
+            result.map(|object| object.revision).map_err(|refused| matches!(refused, WriteRefusal::Exists(_)))
         })
         .collect();
-    assert_eq!(answers, [Ok(Revision(2)), Ok(Revision(3)), Ok(Revision(4)), Ok(Revision(5)), Err(true)]);
+    assert_eq!(results, [Ok(Revision(2)), Ok(Revision(3)), Ok(Revision(4)), Ok(Revision(5)), Err(true)]);
     writer.join();
 }
 
 #[tokio::test]
-async fn a_failure_is_told_once_and_before_anyone_is_answered() {
+async fn a_failure_is_reported_once_and_before_any_result() {
     let (store, sizes, ends) = gated_store();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = Arc::clone(&told);
-    let (committer, writer) = Committer::on_thread(store, move |error| tell.lock().unwrap().push(error.to_string()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let report = Arc::clone(&reported);
+    let (committer, writer) = Committer::on_thread(store, move |error| report.lock().unwrap().push(error.to_string()));
     ends.send(Err(BackendError::fatal(std::io::Error::other("the disk is gone")))).unwrap();
     assert!(committer.commit(create("a"), at(0)).await.is_err());
     assert_eq!(sizes.recv().unwrap(), 1);
-    assert_eq!(*told.lock().unwrap(), ["the store's backend failed"]);
+    assert_eq!(*reported.lock().unwrap(), ["the store's backend failed"]);
     assert!(committer.commit(create("b"), at(0)).await.is_err());
-    assert_eq!(told.lock().unwrap().len(), 1);
+    assert_eq!(reported.lock().unwrap().len(), 1);
     writer.join();
 }
 

@@ -1,5 +1,5 @@
 //! Power cuts: the store runs on a disk that loses, reorders and tears what was not synced, and is opened again from
-//! what each cut leaves behind. More cuts than usual: `PHALANX_CRASH_CUTS=100000 cargo test -p phalanx-store --test crash`.
+//! the image that each cut leaves. More cuts: `PHALANX_CRASH_CUTS=100000 cargo test -p phalanx-store --test crash`.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -21,7 +21,7 @@ const SEEDS: u64 = 24;
 const THREADS: u64 = 4;
 const DEFAULT_CUTS: usize = 6_000;
 
-/// Small enough that a checkpoint is always near, and takes several commits.
+/// Small, so that a checkpoint is always near and takes several commits.
 const SLACK_BYTES: u64 = 6_000;
 
 #[test]
@@ -47,7 +47,7 @@ fn no_power_cut_loses_an_acknowledged_write() {
     assert!(cuts.into_inner() >= wanted);
 }
 
-/// The opposite, so that the test above is known to see a loss.
+/// The opposite, which shows that the test above can detect a loss.
 #[test]
 fn without_syncs_the_same_power_cuts_lose_writes() {
     let mut run = CrashRun::new(1, SyncBehavior::Ignored);
@@ -57,7 +57,7 @@ fn without_syncs_the_same_power_cuts_lose_writes() {
     assert!(run.failures.len() > 50, "{} of {} cuts lost something: {:?}", run.failures.len(), run.cuts, run.failures);
 }
 
-/// All that a store shows.
+/// The visible content of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StoreContents {
     revision: Revision,
@@ -73,13 +73,13 @@ struct CrashRun {
     seed: u64,
     random: Random,
     platter: SimulatedDisk,
-    /// Holds the high-water mark.
+    /// The disk of the high-water mark.
     mark: SimulatedDisk,
-    /// Unset only while it is opened again.
+    /// Unset only while the store is reopened.
     store: Option<Store>,
-    /// How many power cuts there were.
+    /// The number of power cuts.
     cuts: usize,
-    /// What was wrong after them.
+    /// The failures after them.
     failures: Vec<String>,
     written_bytes: u64,
 }
@@ -87,24 +87,25 @@ struct CrashRun {
 impl CrashRun {
     fn new(seed: u64, syncs: SyncBehavior) -> CrashRun {
         let random = Random::seeded(seed);
-        // A file is made under another name, so a cut while it is made leaves none. Here it is whole from the start.
-        let made = SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random);
-        Disk::format(made.clone(), at(0)).unwrap();
-        let platter = SimulatedDisk::new(made.image(), syncs, &random);
+        // A file is created under another name, so a cut during creation leaves none. Here it is complete from the
+        // start.
+        let created = SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random);
+        Disk::format(created.clone(), at(0)).unwrap();
+        let platter = SimulatedDisk::new(created.image(), syncs, &random);
         platter.cut_one_in(4);
         let mark = SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random);
         let store = Some(open(&platter, &mark, &random).unwrap());
         CrashRun { seed, random, platter, mark, store, cuts: 0, failures: Vec::new(), written_bytes: 0 }
     }
 
-    /// One batch. Cuts while it is under way leave the state before or the one after, cuts behind it the one after.
+    /// Commits one batch. Cuts during the commit leave the state before or after it, later cuts the state after it.
     fn commit_with_cuts(&mut self) {
         let store = self.store.as_ref().unwrap();
         let before = contents(store);
         let batch = self.batch(&before);
         let mark_before = self.mark.image();
-        let answers = store.commit(batch, at(0)).unwrap();
-        self.written_bytes += answers.iter().flatten().map(|object| object.size() as u64).sum::<u64>();
+        let results = store.commit(batch, at(0)).unwrap();
+        self.written_bytes += results.iter().flatten().map(|object| object.size() as u64).sum::<u64>();
         let after = contents(store);
         for image in self.platter.take_images() {
             self.verify(image, mark_before.clone(), &[&before, &after]);
@@ -115,7 +116,7 @@ impl CrashRun {
         }
     }
 
-    /// Stops in good order and starts again; cuts meanwhile lose nothing either.
+    /// Stops cleanly and starts again; cuts meanwhile lose nothing either.
     fn reopen(&mut self, expected: &StoreContents) {
         self.store = None;
         let store = open(&self.platter, &self.mark, &self.random).unwrap();
@@ -126,8 +127,8 @@ impl CrashRun {
         }
     }
 
-    /// Opens what a cut left behind. It must be one of `allowed`, and writing must go on from there. That is written
-    /// to a disk whose power fails too.
+    /// Opens the image of a cut. Its content must be one of `allowed`, and writing must continue from there, on a disk
+    /// whose power fails too.
     fn verify(&mut self, image: Vec<u8>, mark: Vec<u8>, allowed: &[&StoreContents]) {
         self.cuts += 1;
         let platter = SimulatedDisk::new(image, SyncBehavior::Honest, &self.random);
@@ -148,13 +149,13 @@ impl CrashRun {
         }
         let mark_then = mark.image();
         let write = ObjectWrite { op: Op::Put, ..write("after-the-cut", Precondition::Absent, 10) };
-        let made = store.commit(vec![write], at(0)).unwrap().remove(0);
-        assert!(made.is_err() || made.unwrap().revision > found.revision, "a revision is given twice");
+        let created = store.commit(vec![write], at(0)).unwrap().remove(0);
+        assert!(created.is_err() || created.unwrap().revision > found.revision, "a revision is given twice");
         let after = contents(&store);
         for image in platter.take_images() {
             self.cuts += 1;
             let platter = SimulatedDisk::new(image, SyncBehavior::Honest, &self.random);
-            // These cuts came while the store was opened or wrote, when the mark was not yet raised.
+            // These cuts happened while the store was opened or wrote, before the mark was raised.
             let mark = SimulatedDisk::new(mark_then.clone(), SyncBehavior::Honest, &self.random);
             match open(&platter, &mark, &self.random).map(|store| contents(&store)) {
                 Ok(again) if again == found || again == after => {}
@@ -179,7 +180,7 @@ impl CrashRun {
             .collect()
     }
 
-    /// The test is worth something only if checkpoints were cut, too.
+    /// The test is meaningful only if checkpoints were cut too.
     fn assert_log_is_bounded(&self) {
         let shown = contents(self.store.as_ref().unwrap());
         let live_bytes: u64 = shown.objects.iter().map(|object| object.size() as u64 + 100).sum();
@@ -188,7 +189,7 @@ impl CrashRun {
         let batches: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("batches");
         let table = database.begin_read().unwrap().open_table(batches).unwrap();
         let log_bytes: u64 = table.iter().unwrap().map(|entry| entry.unwrap().1.value().len() as u64).sum();
-        // While a pass runs the log grows by a quarter of what the pass visits, and by a few batches.
+        // During a pass the log grows by a quarter of what the pass visits, and by a few batches.
         assert!(log_bytes < 3 * live_bytes + 4 * SLACK_BYTES + 30_000, "seed {}: {log_bytes} {live_bytes}", self.seed);
         assert!(2 * log_bytes < self.written_bytes, "seed {}: no checkpoint in {}", self.seed, self.written_bytes);
     }
@@ -211,7 +212,7 @@ fn write(name: &str, expect: Precondition, pad: usize) -> ObjectWrite {
     }
 }
 
-/// Room runs out now and then, which makes the store give space back to the file system.
+/// Space runs out now and then, which makes the store shrink its file.
 fn open(platter: &SimulatedDisk, mark: &SimulatedDisk, random: &Random) -> Result<Store, String> {
     let random = random.clone();
     let options = DiskOptions {

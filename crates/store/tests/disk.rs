@@ -1,4 +1,4 @@
-//! The store in a data directory: what comes back, who may use it, what is refused, what is noticed.
+//! The store in a data directory: what is loaded, its permissions, what is refused, and which damage is detected.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -19,7 +19,7 @@ use types::{Random, Revision};
 use world::power::{SimulatedDisk, SyncBehavior};
 use world::{at, commit, create, delete, pod, pods, put};
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct DataDir(PathBuf);
 
 impl DataDir {
@@ -37,14 +37,14 @@ impl DataDir {
         self.0.join("objects.redb")
     }
 
-    /// A directory with what a kill at this moment leaves of another one.
+    /// A directory with the files that a kill at this moment leaves.
     fn copy_after_kill(name: &str, of: &DataDir) -> DataDir {
-        let home = DataDir::new(name);
-        home.create();
+        let directory = DataDir::new(name);
+        directory.create();
         for file in ["objects.redb", "high-water"] {
-            fs::copy(of.0.join(file), home.0.join(file)).unwrap();
+            fs::copy(of.0.join(file), directory.0.join(file)).unwrap();
         }
-        home
+        directory
     }
 
     fn create(&self) {
@@ -71,8 +71,8 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[test]
 fn a_store_opened_again_has_the_same_objects_and_goes_on_counting() {
-    let home = DataDir::new("again");
-    let store = home.open();
+    let directory = DataDir::new("again");
+    let store = directory.open();
     let meta = StoredMeta {
         fields: [("spec.nodeName", "n-1")].into_iter().collect(),
         deleting: true,
@@ -85,47 +85,47 @@ fn a_store_opened_again_has_the_same_objects_and_goes_on_counting() {
     let items = store.list(&ListQuery::all(&pods()), &mut |_| true).unwrap().items;
     drop(store);
 
-    let store = home.open();
+    let store = directory.open();
     let listed = store.list(&ListQuery::all(&pods()), &mut |_| true).unwrap();
     assert_eq!((listed.revision, listed.items), (Revision(4), items));
-    assert_eq!(create(&store, "b"), Revision(5), "the delete was the last write, and still counts");
+    assert_eq!(create(&store, "b"), Revision(5), "the delete was the last write and has a revision");
 }
 
 #[cfg(unix)]
 #[test]
-fn the_directory_is_its_owners_alone() {
+fn only_the_owner_can_access_the_directory() {
     use std::os::unix::fs::PermissionsExt;
-    let home = DataDir::new("mode");
-    home.open();
+    let directory = DataDir::new("mode");
+    directory.open();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&home.0), 0o700);
+    assert_eq!(mode(&directory.0), 0o700);
     for file in ["objects.redb", "high-water", "lock"] {
-        assert_eq!(mode(&home.0.join(file)), 0o600, "{file}");
+        assert_eq!(mode(&directory.0.join(file)), 0o600, "{file}");
     }
-    fs::set_permissions(home.0.join("lock"), PermissionsExt::from_mode(0o644)).unwrap();
-    home.open();
-    assert_eq!(mode(&home.0.join("lock")), 0o600, "as an earlier version left it");
+    fs::set_permissions(directory.0.join("lock"), PermissionsExt::from_mode(0o644)).unwrap();
+    directory.open();
+    assert_eq!(mode(&directory.0.join("lock")), 0o600, "as an earlier version left it");
 }
 
 #[cfg(unix)]
 #[test]
-fn what_others_can_write_is_refused() {
+fn files_that_others_can_write_are_refused() {
     use std::os::unix::fs::PermissionsExt;
-    let home = DataDir::new("exposed");
-    create(&home.open(), "a");
+    let directory = DataDir::new("exposed");
+    create(&directory.open(), "a");
     for mode in [0o777, 0o1777, 0o770, 0o702] {
-        fs::set_permissions(&home.0, PermissionsExt::from_mode(mode)).unwrap();
-        let refused = Disk::open(&home.0, options()).err().unwrap();
+        fs::set_permissions(&directory.0, PermissionsExt::from_mode(mode)).unwrap();
+        let refused = Disk::open(&directory.0, options()).err().unwrap();
         let text = format!("can be written by other users (mode {:04o})", mode & 0o777);
         assert!(matches!(&refused, OpenError::Exposed { why, .. } if *why == text), "{mode:o}: {refused}");
     }
-    fs::set_permissions(&home.0, PermissionsExt::from_mode(0o755)).unwrap();
-    home.open();
+    fs::set_permissions(&directory.0, PermissionsExt::from_mode(0o755)).unwrap();
+    directory.open();
     for file in ["objects.redb", "high-water"] {
-        fs::set_permissions(home.0.join(file), PermissionsExt::from_mode(0o666)).unwrap();
-        let text = chain(&Disk::open(&home.0, options()).err().unwrap());
+        fs::set_permissions(directory.0.join(file), PermissionsExt::from_mode(0o666)).unwrap();
+        let text = chain(&Disk::open(&directory.0, options()).err().unwrap());
         assert!(text.ends_with(&format!("{file}: it can be written by other users (mode 0666)")), "{text}");
-        fs::set_permissions(home.0.join(file), PermissionsExt::from_mode(0o600)).unwrap();
+        fs::set_permissions(directory.0.join(file), PermissionsExt::from_mode(0o600)).unwrap();
     }
 }
 
@@ -143,19 +143,19 @@ fn no_link_in_the_directory_is_followed() {
     ];
     for file in ["lock", "objects.redb", "objects.redb.new", "high-water"] {
         for (link, why) in kinds {
-            let home = DataDir::new("links");
-            home.create();
+            let directory = DataDir::new("links");
+            directory.create();
             if file == "high-water" {
-                home.open();
-                fs::remove_file(home.0.join(file)).unwrap();
+                directory.open();
+                fs::remove_file(directory.0.join(file)).unwrap();
             }
             let victim = outside.0.join("victim");
             fs::write(&victim, "precious").unwrap();
-            link(&victim, &home.0.join(file)).unwrap();
-            let opened = Disk::open(&home.0, options());
+            link(&victim, &directory.0.join(file)).unwrap();
+            let opened = Disk::open(&directory.0, options());
             assert_eq!(fs::read_to_string(&victim).unwrap(), "precious", "{file}: {why}");
             match opened {
-                Ok(_) => assert_eq!(file, "objects.redb.new", "what a crash left behind is made anew"),
+                Ok(_) => assert_eq!(file, "objects.redb.new", "the leftover of a crash is replaced"),
                 Err(error) => {
                     let text = chain(&error);
                     assert!(text.ends_with(&format!("{file}: {why}")), "{text}");
@@ -167,29 +167,29 @@ fn no_link_in_the_directory_is_followed() {
 
 #[test]
 fn a_removed_lock_file_still_excludes_other_processes() {
-    let home = DataDir::new("lock-removed");
-    let store = home.open();
+    let directory = DataDir::new("lock-removed");
+    let store = directory.open();
     create(&store, "a");
-    fs::remove_file(home.0.join("lock")).unwrap();
-    let refused = Disk::open(&home.0, options()).err().unwrap();
+    fs::remove_file(directory.0.join("lock")).unwrap();
+    let refused = Disk::open(&directory.0, options()).err().unwrap();
     assert!(matches!(refused, OpenError::Locked { pid: None, .. }), "{refused}");
-    let refused = phalanx_store::check(&home.0).err().unwrap();
+    let refused = phalanx_store::check(&directory.0).err().unwrap();
     assert!(matches!(refused, OpenError::Locked { .. }), "{refused}");
     create(&store, "b");
     drop(store);
-    assert_eq!(home.open().revision(), Revision(2));
+    assert_eq!(directory.open().revision(), Revision(2));
 }
 
-/// The newer of the two commits that the file of a killed process holds cannot be read any more.
+/// The newer of the two commits in the file of a killed process can no longer be read.
 #[test]
 fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
     const SLOTS: std::ops::Range<usize> = 64..320;
-    let home = DataDir::new("slots");
-    let store = home.open();
+    let directory = DataDir::new("slots");
+    let store = directory.open();
     for number in 0..5 {
         create(&store, &format!("pod-{number}"));
     }
-    let killed = DataDir::copy_after_kill("slots-killed", &home);
+    let killed = DataDir::copy_after_kill("slots-killed", &directory);
     let (bytes, mark) = (fs::read(killed.file()).unwrap(), fs::read(killed.0.join("high-water")).unwrap());
     let (mut refused, mut unnoticed_without_a_mark) = (0, 0);
     for at in SLOTS.step_by(3) {
@@ -198,7 +198,7 @@ fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
         fs::write(killed.file(), &flipped).unwrap();
         fs::write(killed.0.join("high-water"), &mark).unwrap();
         let checked = phalanx_store::check(&killed.0);
-        assert_eq!(fs::read(killed.file()).unwrap(), flipped, "a check changes nothing");
+        assert_eq!(fs::read(killed.file()).unwrap(), flipped, "a check does not change the file");
         match Disk::open(&killed.0, options()) {
             Ok(disk) => {
                 let opened = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
@@ -207,7 +207,7 @@ fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
             Err(OpenError::RolledBack { found, committed, .. }) => {
                 assert_eq!((found, committed), (Revision(4), Revision(5)), "byte {at}");
                 assert!(matches!(checked, Err(OpenError::RolledBack { .. })), "byte {at}: {checked:?}");
-                assert_eq!(fs::read(killed.file()).unwrap(), flipped, "what is refused is not changed");
+                assert_eq!(fs::read(killed.file()).unwrap(), flipped, "a refused file does not change");
                 refused += 1;
             }
             Err(other) => assert!(checked.is_err(), "byte {at}: {other}"),
@@ -219,88 +219,92 @@ fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
     }
     // A third of the newer slot's 128 bytes.
     assert!(refused > 35, "{refused}");
-    assert_eq!(unnoticed_without_a_mark, refused, "this is what the mark is for");
+    assert_eq!(unnoticed_without_a_mark, refused, "only the mark detects these");
 }
 
 #[test]
-fn the_mark_is_checked_itself_and_made_where_there_is_none() {
-    let home = DataDir::new("mark");
-    create(&home.open(), "a");
-    let mark = home.0.join("high-water");
+fn the_mark_is_checked_and_created_where_it_is_missing() {
+    let directory = DataDir::new("mark");
+    create(&directory.open(), "a");
+    let mark = directory.0.join("high-water");
     let whole = fs::read(&mark).unwrap();
     assert_eq!(std::str::from_utf8(&whole).unwrap().split(' ').next(), Some("00000000000000000001"));
     for at in 0..whole.len() {
         let mut flipped = whole.clone();
         flipped[at] ^= 1;
         fs::write(&mark, flipped).unwrap();
-        for refused in [Disk::open(&home.0, options()).err().unwrap(), phalanx_store::check(&home.0).err().unwrap()] {
+        for refused in
+            [Disk::open(&directory.0, options()).err().unwrap(), phalanx_store::check(&directory.0).err().unwrap()]
+        {
             assert!(matches!(&refused, OpenError::Damaged { file, .. } if *file == mark), "byte {at}: {refused}");
         }
     }
     for length in [0, 10] {
         fs::write(&mark, &whole[..length]).unwrap();
-        for refused in [Disk::open(&home.0, options()).err().unwrap(), phalanx_store::check(&home.0).err().unwrap()] {
+        for refused in
+            [Disk::open(&directory.0, options()).err().unwrap(), phalanx_store::check(&directory.0).err().unwrap()]
+        {
             assert!(matches!(&refused, OpenError::Damaged { file, .. } if *file == mark), "{length} bytes: {refused}");
         }
     }
     fs::remove_file(&mark).unwrap();
-    phalanx_store::check(&home.0).unwrap();
-    drop(home.open());
+    phalanx_store::check(&directory.0).unwrap();
+    drop(directory.open());
     assert_eq!(fs::read(&mark).unwrap(), whole);
 }
 
 #[test]
 fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
-    let home = DataDir::new("lock");
-    let store = home.open();
-    let refused = Disk::open(&home.0, options()).err().unwrap();
+    let directory = DataDir::new("lock");
+    let store = directory.open();
+    let refused = Disk::open(&directory.0, options()).err().unwrap();
     assert!(matches!(&refused, OpenError::Locked { pid: Some(pid), .. } if *pid == std::process::id()), "{refused}");
-    assert!(matches!(phalanx_store::check(&home.0), Err(OpenError::Locked { .. })));
+    assert!(matches!(phalanx_store::check(&directory.0), Err(OpenError::Locked { .. })));
     drop(store);
-    home.open();
+    directory.open();
 }
 
 #[test]
-fn what_a_crash_while_making_the_file_left_behind_is_made_anew() {
-    let home = DataDir::new("making");
-    home.create();
-    fs::write(home.0.join("objects.redb.new"), b"half of it").unwrap();
-    create(&home.open(), "a");
-    assert!(!home.0.join("objects.redb.new").exists());
+fn the_leftover_of_a_crash_during_creation_is_replaced() {
+    let directory = DataDir::new("making");
+    directory.create();
+    fs::write(directory.0.join("objects.redb.new"), b"half of it").unwrap();
+    create(&directory.open(), "a");
+    assert!(!directory.0.join("objects.redb.new").exists());
 }
 
 #[test]
 fn a_file_that_is_empty_is_damaged_and_not_a_fresh_start() {
-    let home = DataDir::new("empty");
-    drop(home.open());
-    fs::write(home.file(), b"").unwrap();
-    assert!(matches!(Disk::open(&home.0, options()), Err(OpenError::Damaged { .. })));
-    fs::write(home.file(), b"no database at all").unwrap();
-    assert!(Disk::open(&home.0, options()).is_err());
+    let directory = DataDir::new("empty");
+    drop(directory.open());
+    fs::write(directory.file(), b"").unwrap();
+    assert!(matches!(Disk::open(&directory.0, options()), Err(OpenError::Damaged { .. })));
+    fs::write(directory.file(), b"no database at all").unwrap();
+    assert!(Disk::open(&directory.0, options()).is_err());
 }
 
 #[test]
 fn a_file_of_another_format_is_refused_by_its_number() {
-    let home = DataDir::new("format");
-    drop(home.open());
-    set_format(&home, 3);
-    let refused = Disk::open(&home.0, options()).err().unwrap();
-    let text = format!("{} has format 3; this version of phalanx reads formats 1 to 2", home.file().display());
+    let directory = DataDir::new("format");
+    drop(directory.open());
+    set_format(&directory, 3);
+    let refused = Disk::open(&directory.0, options()).err().unwrap();
+    let text = format!("{} has format 3; this version of phalanx reads formats 1 to 2", directory.file().display());
     assert_eq!(refused.to_string(), text);
 }
 
 #[test]
-fn a_file_of_the_format_before_is_read_and_from_then_on_ours() {
-    let home = DataDir::new("format-before");
-    create(&home.open(), "a");
-    set_format(&home, 1);
-    assert_eq!(home.open().revision(), Revision(1));
-    assert_eq!(set_format(&home, 2), 2);
+fn a_file_of_the_previous_format_is_read_and_upgraded() {
+    let directory = DataDir::new("format-before");
+    create(&directory.open(), "a");
+    set_format(&directory, 1);
+    assert_eq!(directory.open().revision(), Revision(1));
+    assert_eq!(set_format(&directory, 2), 2);
 }
 
-/// Returns the format there was.
-fn set_format(home: &DataDir, format: u64) -> u64 {
-    let database = Database::open(home.file()).unwrap();
+/// Returns the previous format.
+fn set_format(directory: &DataDir, format: u64) -> u64 {
+    let database = Database::open(directory.file()).unwrap();
     let write = database.begin_write().unwrap();
     let mut about = write.open_table(TableDefinition::<&str, u64>::new("about")).unwrap();
     let before = about.insert("format", format).unwrap().unwrap().value();
@@ -310,9 +314,9 @@ fn set_format(home: &DataDir, format: u64) -> u64 {
 }
 
 #[test]
-fn objects_expire_when_they_were_to_whatever_happens_in_between() {
-    let home = DataDir::new("expiry");
-    let store = home.open();
+fn objects_keep_their_expiry_over_restarts() {
+    let directory = DataDir::new("expiry");
+    let store = directory.open();
     let lasting = |name: &str, expect, value, seconds| {
         let meta = StoredMeta { expires: Some(at(seconds)), ..StoredMeta::default() };
         commit(&store, ObjectWrite { meta, ..put(pod(name), expect, value) }).unwrap().revision
@@ -327,7 +331,11 @@ fn objects_expire_when_they_were_to_whatever_happens_in_between() {
     lasting("later", Precondition::Absent, 1, 150);
     create(&store, "eternal");
     lasting("renewed", Precondition::At(renewed), 2, 200);
-    assert_eq!(lasting("unchanged", Precondition::At(unchanged), 1, 300), unchanged, "no write, no longer life");
+    assert_eq!(
+        lasting("unchanged", Precondition::At(unchanged), 1, 300),
+        unchanged,
+        "a write that changes nothing does not extend the expiry"
+    );
     commit(&store, delete(pod("deleted"), Precondition::At(deleted), 1)).unwrap();
     commit(&store, put(pod("freed"), Precondition::At(freed), 2)).unwrap();
     let looks = |store: &Store| {
@@ -335,54 +343,57 @@ fn objects_expire_when_they_were_to_whatever_happens_in_between() {
         assert_eq!(names(store, 99, 9), [""; 0]);
         assert_eq!(names(store, 100, 9), ["unchanged"]);
         assert_eq!(names(store, 1000, 9), ["unchanged", "later", "renewed"]);
-        assert_eq!(names(store, 1000, 2), ["unchanged", "later"], "no more than asked for");
+        assert_eq!(names(store, 1000, 2), ["unchanged", "later"], "at most the requested number");
     };
     looks(&store);
     drop(store);
-    looks(&home.open());
+    looks(&directory.open());
 }
 
 #[test]
 fn check_names_the_record_with_a_flipped_byte() {
-    let home = DataDir::new("check");
-    let store = home.open();
+    let directory = DataDir::new("check");
+    let store = directory.open();
     create(&store, "a");
     create(&store, "b");
     commit(&store, put(pod("c"), Precondition::Absent, 123_454_321)).unwrap();
     drop(store);
-    let summary = phalanx_store::check(&home.0).unwrap();
+    let summary = phalanx_store::check(&directory.0).unwrap();
     assert_eq!((summary.revision, summary.objects, summary.sha256.len()), (Revision(3), 3, 64));
 
-    let mut bytes = fs::read(home.file()).unwrap();
+    let mut bytes = fs::read(directory.file()).unwrap();
     for found in find_all(&bytes, b"123454321") {
         bytes[found + 4] ^= 1;
     }
-    fs::write(home.file(), &bytes).unwrap();
-    let damaged = phalanx_store::check(&home.0).unwrap_err();
+    fs::write(directory.file(), &bytes).unwrap();
+    let damaged = phalanx_store::check(&directory.0).unwrap_err();
     let text = chain(&damaged);
     let expected = "is damaged: pods default/c: record 0 of the batch at revision 3 is damaged: its checksum";
     assert!(text.contains(expected), "{text}");
-    assert_eq!(fs::read(home.file()).unwrap(), bytes, "a check changes nothing");
-    assert!(matches!(Disk::open(&home.0, options()), Err(OpenError::Damaged { .. })), "nor is it served");
+    assert_eq!(fs::read(directory.file()).unwrap(), bytes, "a check does not change the file");
+    assert!(
+        matches!(Disk::open(&directory.0, options()), Err(OpenError::Damaged { .. })),
+        "a damaged file is not served"
+    );
 }
 
 #[test]
 fn a_flipped_bit_anywhere_is_reported_or_changes_nothing() {
-    let home = DataDir::new("flips");
-    let store = home.open();
+    let directory = DataDir::new("flips");
+    let store = directory.open();
     let names = (0..100).map(|number| pod(&format!("pod-{number}")));
     store.commit(names.map(|key| put(key, Precondition::Absent, 0)).collect(), at(0)).unwrap();
     drop(store);
-    let (whole, bytes) = (phalanx_store::check(&home.0).unwrap(), fs::read(home.file()).unwrap());
+    let (whole, bytes) = (phalanx_store::check(&directory.0).unwrap(), fs::read(directory.file()).unwrap());
     let random = Random::seeded(3);
-    // Most of a young file is empty; what is in use stands at its beginning and where it is not zero.
+    // Most of a young file is empty. Used bytes are at its start and wherever it is not zero.
     let used: Vec<usize> = (0..bytes.len()).filter(|&at| at < 512 || bytes[at] != 0).collect();
     let mut reported = 0;
     for _ in 0..200 {
         let mut bytes = bytes.clone();
         bytes[used[random.below(used.len() as u64) as usize]] ^= 1 << random.below(8);
-        fs::write(home.file(), &bytes).unwrap();
-        match phalanx_store::check(&home.0) {
+        fs::write(directory.file(), &bytes).unwrap();
+        match phalanx_store::check(&directory.0) {
             Ok(summary) => assert_eq!(summary, whole),
             Err(_) => reported += 1,
         }
@@ -393,12 +404,12 @@ fn a_flipped_bit_anywhere_is_reported_or_changes_nothing() {
 fn find_all(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
     let found: Vec<usize> =
         bytes.windows(wanted.len()).enumerate().filter(|(_, window)| *window == wanted).map(|(at, _)| at).collect();
-    assert!(!found.is_empty(), "documents are in the file as they are");
+    assert!(!found.is_empty(), "documents are stored as plain text");
     found
 }
 
 #[test]
-fn check_tells_equal_contents_by_their_sum_whatever_the_log_looks_like() {
+fn check_has_the_same_checksum_for_the_same_contents() {
     let (one, other) = (DataDir::new("sum-one"), DataDir::new("sum-other"));
     let store = one.open();
     for round in 0..40 {
@@ -417,13 +428,13 @@ fn check_tells_equal_contents_by_their_sum_whatever_the_log_looks_like() {
 }
 
 #[test]
-fn a_full_disk_takes_only_what_frees_room_and_recovers_by_itself() {
-    let home = DataDir::new("full");
+fn a_full_disk_accepts_only_writes_that_free_space_and_recovers() {
+    let directory = DataDir::new("full");
     let free = Arc::new(AtomicU64::new(u64::MAX));
-    let asked = Arc::clone(&free);
-    let space = Box::new(move || Ok(asked.load(Ordering::Relaxed)));
+    let probed = Arc::clone(&free);
+    let space = Box::new(move || Ok(probed.load(Ordering::Relaxed)));
     let options = DiskOptions { free_space_probe: Some(space), reserve_bytes: 1_000, ..options() };
-    let store = Store::open(Box::new(Disk::open(&home.0, options).unwrap()), HistoryLimits::default()).unwrap();
+    let store = Store::open(Box::new(Disk::open(&directory.0, options).unwrap()), HistoryLimits::default()).unwrap();
     let a = commit(&store, put(pod("a"), Precondition::Absent, 100)).unwrap().revision;
     let b = create(&store, "b");
     create(&store, "c");
@@ -438,16 +449,16 @@ fn a_full_disk_takes_only_what_frees_room_and_recovers_by_itself() {
         meta: StoredMeta { deleting: true, ..StoredMeta::default() },
         ..put(pod("b"), Precondition::At(b), 9_999)
     };
-    let b = commit(&store, deleting).expect("a mark of deletion may grow").revision;
+    let b = commit(&store, deleting).expect("a deletion timestamp may grow the object").revision;
     commit(&store, delete(pod("b"), Precondition::At(b), 0)).expect("a delete");
     assert!(store.get(&pod("c")).is_some(), "reading goes on");
 
     free.store(1_000, Ordering::Relaxed);
-    commit(&store, put(pod("a"), Precondition::At(a), 1_000)).expect("there is room again");
+    commit(&store, put(pod("a"), Precondition::At(a), 1_000)).expect("there is space again");
 }
 
 #[test]
-fn a_disk_that_fails_ends_writing_and_is_never_taken_for_done() {
+fn a_failed_disk_ends_writing_and_acknowledges_nothing() {
     let random = Random::seeded(1);
     for operations in 0..12 {
         let platter = SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random);
@@ -468,20 +479,20 @@ fn a_disk_that_fails_ends_writing_and_is_never_taken_for_done() {
             }
         }
         assert!(matches!(failed, Some(BackendError::Fatal(_))), "{operations}: {failed:?}");
-        assert_eq!(store.revision(), Revision(kept), "{operations}: what failed is not shown");
+        assert_eq!(store.revision(), Revision(kept), "{operations}: a failed write is not visible");
         drop(store);
         let image = SimulatedDisk::new(platter.image(), SyncBehavior::Honest, &random);
         let disk = Disk::open_storage(image, options()).unwrap();
         let store = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
-        assert!(store.revision() >= Revision(kept), "{operations}: what was answered is there");
+        assert!(store.revision() >= Revision(kept), "{operations}: acknowledged writes are there");
     }
 }
 
 #[test]
-fn a_disk_without_any_room_refuses_deletes_too_and_goes_on() {
+fn a_disk_without_any_space_refuses_deletes_too_and_continues() {
     let random = Random::seeded(1);
     let (mut refused, mut taken) = (0, 0);
-    for room in (0..400_000).step_by(9_999) {
+    for space in (0..400_000).step_by(9_999) {
         let (platter, mark) = (
             SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random),
             SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random),
@@ -508,7 +519,7 @@ fn a_disk_without_any_room_refuses_deletes_too_and_goes_on() {
             );
         }
         let store = open(&platter, &mark);
-        platter.set_free_bytes(Some(room));
+        platter.set_free_bytes(Some(space));
         for (name, revision) in kept.clone() {
             match commit(&store, delete(pod(&name), Precondition::At(revision), 0)) {
                 Ok(_) => {
@@ -516,7 +527,7 @@ fn a_disk_without_any_room_refuses_deletes_too_and_goes_on() {
                     taken += 1;
                 }
                 Err(WriteRefusal::Full(_)) => refused += 1,
-                Err(other) => panic!("{room}: {other:?}"),
+                Err(other) => panic!("{space}: {other:?}"),
             }
         }
         let names = |store: &Store| -> Vec<String> {
@@ -524,30 +535,30 @@ fn a_disk_without_any_room_refuses_deletes_too_and_goes_on() {
             listed.items.iter().map(|object| object.key.name.clone()).collect()
         };
         let expected: Vec<String> = kept.keys().cloned().collect();
-        assert_eq!(names(&store), expected, "{room}");
-        // What a power cut leaves now, and what is written once there is room.
+        assert_eq!(names(&store), expected, "{space}");
+        // The image of a power cut now, and what can be written once there is space.
         let (image, mark_image) = (platter.image(), mark.image());
         let after_a_cut = open(
             &SimulatedDisk::new(image, SyncBehavior::Honest, &random),
             &SimulatedDisk::new(mark_image, SyncBehavior::Honest, &random),
         );
-        assert_eq!((names(&after_a_cut), after_a_cut.revision()), (expected, store.revision()), "{room}");
+        assert_eq!((names(&after_a_cut), after_a_cut.revision()), (expected, store.revision()), "{space}");
         platter.set_free_bytes(None);
-        // Nothing tells that there is room, so some are refused untried.
+        // The store does not learn that there is space, so some writes are refused without being tried.
         for (name, revision) in &kept {
             let delete = || commit(&store, delete(pod(name), Precondition::At(*revision), 0));
-            assert!((0..100).any(|_| delete().is_ok()), "{room}: {name}");
+            assert!((0..100).any(|_| delete().is_ok()), "{space}: {name}");
         }
-        assert_eq!(names(&store), [""; 0], "{room}");
+        assert_eq!(names(&store), [""; 0], "{space}");
     }
     assert!(refused > 100 && taken > 100, "{refused} refused, {taken} taken");
 }
 
 #[test]
-fn free_space_that_cannot_be_told_is_fatal() {
-    let home = DataDir::new("space");
+fn unknown_free_space_is_fatal() {
+    let directory = DataDir::new("space");
     let space = Box::new(|| Err(io::Error::other("gone")));
-    let disk = Disk::open(&home.0, DiskOptions { free_space_probe: Some(space), ..options() }).unwrap();
+    let disk = Disk::open(&directory.0, DiskOptions { free_space_probe: Some(space), ..options() }).unwrap();
     let store = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
     assert!(matches!(store.commit(vec![put(pod("a"), Precondition::Absent, 0)], at(0)), Err(BackendError::Fatal(_))));
 }

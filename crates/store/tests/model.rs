@@ -1,5 +1,5 @@
-//! The store against a plain map: whatever is written, answers, lists at every revision and watches from every
-//! revision are those of the map.
+//! The store against a plain map: for any writes, results, lists at every revision and watches from every revision
+//! equal those of the map.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use types::Revision;
 use world::{at, delete, put, value};
 
-/// What the map knows of an object.
+/// An object in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ModelObject {
     value: u32,
@@ -25,7 +25,7 @@ struct ModelObject {
 
 type StoreModel = BTreeMap<StoreKey, ModelObject>;
 
-/// One write to come; what it expects is settled when the map before it is known.
+/// One generated write; its precondition is chosen when the map before it is known.
 #[derive(Clone, Debug)]
 struct ModelWrite {
     resource: usize,
@@ -61,7 +61,7 @@ fn history() -> impl Strategy<Value = Vec<(i64, Vec<ModelWrite>)>> {
 }
 
 fn limits() -> impl Strategy<Value = HistoryLimits> {
-    // Nothing forgotten; a few events kept; a few seconds kept; nothing kept.
+    // Nothing compacted; a few events kept; a few seconds kept; nothing kept.
     let bytes = prop_oneof![2 => Just(usize::MAX), 2 => Just(6_000), 1 => Just(0)];
     let seconds = prop_oneof![2 => Just(1_000_000), 1 => Just(60)];
     (bytes, seconds).prop_map(|(history_bytes, seconds)| HistoryLimits {
@@ -109,9 +109,9 @@ proptest! {
     }
 }
 
-/// Commits a batch and compares every answer with the map's.
+/// Commits a batch and compares every result with the map's.
 fn write(store: &Store, past: &mut Vec<StoreModel>, batch: Vec<ModelWrite>, seconds: i64) {
-    let mut wanted = Vec::new();
+    let mut expected = Vec::new();
     let mut writes = Vec::new();
     for step in batch {
         let mut map = past.last().unwrap().clone();
@@ -129,7 +129,7 @@ fn write(store: &Store, past: &mut Vec<StoreModel>, batch: Vec<ModelWrite>, seco
         let make = if step.op == Op::Put { put } else { delete };
         writes.push(make(key.clone(), expect, step.value));
         let revision = Revision(past.len() as u64);
-        let answer = match (expect, current) {
+        let result = match (expect, current) {
             (Precondition::Absent, Some(current)) => Err(("exists", Some(current.revision))),
             (Precondition::Absent, None) if step.op == Op::Delete => Err(("not found", None)),
             (Precondition::At(_), None) => Err(("not found", None)),
@@ -148,12 +148,12 @@ fn write(store: &Store, past: &mut Vec<StoreModel>, batch: Vec<ModelWrite>, seco
                 Ok(object)
             }
         };
-        wanted.push(answer);
+        expected.push(result);
     }
-    let answers = store.commit(writes, at(seconds)).unwrap();
-    let answers: Vec<_> = answers
+    let results = store.commit(writes, at(seconds)).unwrap();
+    let results: Vec<_> = results
         .iter()
-        .map(|answer| match answer {
+        .map(|result| match result {
             Ok(object) => Ok(to_model(object)),
             Err(WriteRefusal::Exists(object)) => Err(("exists", Some(object.revision))),
             Err(WriteRefusal::Conflict(object)) => Err(("conflict", Some(object.revision))),
@@ -161,7 +161,7 @@ fn write(store: &Store, past: &mut Vec<StoreModel>, batch: Vec<ModelWrite>, seco
             Err(WriteRefusal::Full(_)) => unreachable!("memory is never full"),
         })
         .collect();
-    assert_eq!(answers, wanted);
+    assert_eq!(results, expected);
 }
 
 fn to_model(object: &StoredObject) -> ModelObject {
@@ -172,7 +172,7 @@ fn filter_resource(resource: &Arc<str>, model: &StoreModel) -> StoreModel {
     model.iter().filter(|(key, _)| key.resource == *resource).map(|(key, object)| (key.clone(), *object)).collect()
 }
 
-/// Lists in pages, over all namespaces and one by one; both must agree.
+/// Lists in pages, over all namespaces and one by one; both must be equal.
 fn listed(store: &Store, resource: &Arc<str>, at: Option<Revision>, page: usize) -> Result<StoreModel, CompactedError> {
     let all = pages(store, ListQuery { at, limit: Some(page), ..ListQuery::all(resource) })?;
     let mut by_namespace = Vec::new();
@@ -199,7 +199,7 @@ fn pages(store: &Store, mut query: ListQuery) -> Result<Vec<(StoreKey, ModelObje
     }
 }
 
-/// Everything a watcher from `after` is given until it has caught up.
+/// All events of a watcher from `after` until it has caught up.
 fn watched(store: &Store, resource: &Arc<str>, after: Revision) -> Result<Vec<StoreEvent>, CompactedError> {
     let mut watcher = store.watch(resource, after)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -211,7 +211,7 @@ fn watched(store: &Store, resource: &Arc<str>, after: Revision) -> Result<Vec<St
     Ok(events)
 }
 
-/// Applies an event to a map that must be in the state the event starts from.
+/// Applies an event to a map that must be in the state before the event.
 fn apply(map: &mut StoreModel, event: &StoreEvent) {
     let key = StoreKey::clone(&event.object.key);
     let before = match event.op {

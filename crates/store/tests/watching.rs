@@ -1,4 +1,4 @@
-//! Watchers wake, are told when they are too late, and know where they are.
+//! Watchers wake, get an error when the history has moved past them, and know their position.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -24,7 +24,7 @@ async fn a_waiting_watcher_wakes_with_the_write() {
 }
 
 #[tokio::test]
-async fn a_write_between_watch_and_next_is_not_slept_through() {
+async fn a_write_between_watch_and_next_is_not_missed() {
     let store = Store::in_memory(HistoryLimits::default());
     let mut watcher = store.watch(&pods(), Revision::ZERO).unwrap();
     create(&store, "a");
@@ -32,7 +32,7 @@ async fn a_write_between_watch_and_next_is_not_slept_through() {
 }
 
 #[tokio::test]
-async fn a_watcher_of_another_resource_sleeps_on_but_moves_along() {
+async fn a_watcher_of_another_resource_does_not_wake_but_advances() {
     let store = Store::in_memory(HistoryLimits::default());
     let mut nodes = store.watch(&Arc::from("nodes"), Revision::ZERO).unwrap();
     create(&store, "a");
@@ -46,7 +46,7 @@ async fn a_watcher_of_another_resource_sleeps_on_but_moves_along() {
 }
 
 #[tokio::test]
-async fn a_batch_is_bounded_and_the_next_one_goes_on() {
+async fn a_batch_is_bounded_and_the_next_one_continues() {
     let store = Store::in_memory(HistoryLimits::default());
     let writes = (0..1500).map(|i| put(pod(&format!("p{i}")), Precondition::Absent, 0)).collect();
     store.commit(writes, at(0)).unwrap();
@@ -59,7 +59,7 @@ async fn a_batch_is_bounded_and_the_next_one_goes_on() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_history_has_passed_is_told_so() {
+async fn a_watcher_behind_the_history_gets_an_error() {
     let store = Store::in_memory(HistoryLimits { max_history_bytes: 300, ..HistoryLimits::default() });
     let mut slow = store.watch(&pods(), Revision::ZERO).unwrap();
     for name in ["a", "b", "c", "d", "e"] {
@@ -72,19 +72,19 @@ async fn a_watcher_that_history_has_passed_is_told_so() {
 }
 
 #[test]
-fn history_is_measured_by_what_only_it_keeps() {
+fn history_is_measured_by_the_data_that_only_it_needs() {
     let store = Store::in_memory(HistoryLimits { max_history_bytes: 3_000, ..HistoryLimits::default() });
     let mut revision = create(&store, "a");
     (0..10).for_each(|n| _ = create(&store, &format!("other-{n}")));
-    assert!(store.watch(&pods(), Revision::ZERO).is_ok(), "the objects are there whether history knows of them or not");
+    assert!(store.watch(&pods(), Revision::ZERO).is_ok(), "current objects do not count as history");
     for value in 1..=4 {
         revision = commit(&store, put(pod("a"), Precondition::At(revision), value)).unwrap().revision;
     }
-    assert!(store.watch(&pods(), Revision::ZERO).is_err(), "old versions of some 900 bytes each are not");
+    assert!(store.watch(&pods(), Revision::ZERO).is_err(), "old versions of about 900 bytes each do");
 }
 
 #[tokio::test]
-async fn a_delete_shows_the_last_state_under_its_own_revision() {
+async fn a_delete_event_has_the_last_state_and_its_own_revision() {
     let store = Store::in_memory(HistoryLimits::default());
     let created = create(&store, "a");
     commit(&store, delete(pod("a"), Precondition::At(created), 7)).unwrap();
@@ -95,22 +95,22 @@ async fn a_delete_shows_the_last_state_under_its_own_revision() {
 }
 
 #[test]
-fn events_are_forgotten_once_they_are_too_old() {
+fn events_are_compacted_when_they_are_too_old() {
     let store =
         Store::in_memory(HistoryLimits { max_history_age: Duration::from_secs(300), ..HistoryLimits::default() });
     let create_at = |name, seconds| commit_at(&store, put(pod(name), Precondition::Absent, 0), at(seconds)).unwrap();
     create_at("a", 0);
     create_at("b", 200);
     create_at("c", 300);
-    assert!(store.watch(&pods(), Revision::ZERO).is_ok(), "300 seconds are not more than 300");
+    assert!(store.watch(&pods(), Revision::ZERO).is_ok(), "exactly 300 seconds old is within the limit");
     create_at("d", 400);
     assert_eq!(store.watch(&pods(), Revision::ZERO).err(), Some(CompactedError { oldest: Revision(1) }));
     assert!(store.watch(&pods(), Revision(1)).is_ok());
 }
 
 #[test]
-fn history_waits_for_a_list_that_is_under_way() {
-    // Each write pushes the one before out of the history, and the list writes while it reads.
+fn history_is_not_compacted_during_a_list() {
+    // Each write compacts the one before, and the list writes while it reads.
     let store = Store::in_memory(HistoryLimits { max_history_bytes: 0, ..HistoryLimits::default() });
     let writes = (0..3000).map(|i| put(pod(&format!("p{i:04}")), Precondition::Absent, 0)).collect();
     store.commit(writes, at(0)).unwrap();
@@ -131,7 +131,7 @@ fn history_waits_for_a_list_that_is_under_way() {
 }
 
 #[tokio::test]
-async fn reached_waits_for_the_revision() {
+async fn wait_for_revision_waits() {
     let store = Store::in_memory(HistoryLimits::default());
     let waiting = tokio::spawn({
         let store = store.clone();

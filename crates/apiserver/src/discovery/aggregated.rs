@@ -64,7 +64,7 @@ fn resource_document(resource: &Resource) -> Value {
     Value::Object(entry)
 }
 
-/// Empty group and version mean those that the resource stands under.
+/// Empty group and version: those of the resource.
 fn response_kind(kind: &str) -> Value {
     response_kind_in(("", ""), kind)
 }

@@ -1,4 +1,5 @@
-//! Answers of others in the process, below a path of their own. They only read; whoever may ask the server may ask them.
+//! The extension API: responses of other components in the process, below a path of their own. They are read-only,
+//! with the same authentication as the server.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::response::body::Body;
 use crate::response::status::{ApiResult, Status};
 use crate::server::json_response;
 
-/// Below this they answer.
+/// The root of the extension API.
 const ROOT: &str = "/apis/phalanx.dev/v1alpha1";
 
 /// The response of an extension, sent as it is.
@@ -22,7 +23,7 @@ pub struct ExtensionResponse {
     pub body: String,
 }
 
-/// Answers the rest of a path with its query; none where nothing is there.
+/// Handles the rest of a path with its query; `None` for an unknown path.
 pub type ExtensionHandler = Arc<dyn Fn(&str, &str) -> BoxFuture<'static, Option<ExtensionResponse>> + Send + Sync>;
 
 /// The part of a path below the root of the extension API; `None` for all other paths.
@@ -52,15 +53,15 @@ mod tests {
     use http::Request;
 
     #[test]
-    fn others_answer_reads_below_their_own_path_and_nowhere_else() {
-        let others: ExtensionHandler = Arc::new(|path, _| {
+    fn extensions_handle_reads_below_their_own_path_only() {
+        let handler: ExtensionHandler = Arc::new(|path, _| {
             let code = match path {
                 "/queue" => Some(200),
                 "/explain" => Some(503),
                 _ => None,
             };
-            let answer = code.map(|code| ExtensionResponse { code, body: "{}".to_owned() });
-            std::future::ready(answer).boxed()
+            let response = code.map(|code| ExtensionResponse { code, body: "{}".to_owned() });
+            std::future::ready(response).boxed()
         });
         for (method, path, want) in [
             ("GET", "/apis/phalanx.dev/v1alpha1/queue", Some(200)),
@@ -73,7 +74,7 @@ mod tests {
         ] {
             let (request, ()) = Request::builder().method(method).uri(path).body(()).unwrap().into_parts();
             let code = subpath(request.uri.path()).map(|subpath| {
-                let result = respond(&others, subpath, &request).now_or_never().unwrap();
+                let result = respond(&handler, subpath, &request).now_or_never().unwrap();
                 result.unwrap_or_else(Status::into_response).status().as_u16()
             });
             assert_eq!(code, want, "{method} {path}");

@@ -12,7 +12,7 @@ pub(super) fn documents(groups: &[ServedGroup<'_>]) -> Vec<(String, Value)> {
     for group in groups {
         if group.name.is_empty() {
             let versions: Vec<&str> = group.versions.iter().map(|version| version.name).collect();
-            // Which address reaches the server is for the one who started it to say, not for discovery.
+            // The address of the server is configuration of the client, not part of discovery.
             let document = json!({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": []});
             documents.push(("/api".to_owned(), document));
         } else {
@@ -51,7 +51,7 @@ fn resource_list(group: &ServedGroup<'_>, version: &ServedVersion<'_>) -> Value 
     let mut list = json!({
         "kind": "APIResourceList", "groupVersion": group.api_version(version), "resources": resources,
     });
-    // The list of the core group is older than the rule that every object says its version.
+    // The list of the core group is older than the rule that every object has a version.
     if !group.name.is_empty() {
         list["apiVersion"] = json!("v1");
     }

@@ -3,11 +3,11 @@
 //! Clients read them for three things: whether the server checks fields itself (`fieldValidation`), how lists merge
 //! in patches of kinds that they do not know, and what to print for `kubectl explain`.
 //!
-//! Version 2 at `/openapi/v2` is there for those who ask for it, and says nothing of kinds.
+//! Version 2 at `/openapi/v2` exists for older clients and describes no kinds.
 
-mod paths; // what can be asked
+mod paths; // requests
 mod v2; // the older version
-mod schemas; // what is sent and answered
+mod schemas; // bodies of requests and responses
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,7 @@ impl StaticDocument {
         let fields = response.headers_mut();
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
         fields.insert(header::ETAG, HeaderValue::from_str(&tag).expect("a tag is hex digits in quotes"));
-        // What is sent depends on `Accept`, and clients ask each time whether it still holds.
+        // The document depends on `Accept`, and clients revalidate it each time.
         fields.insert(header::VARY, HeaderValue::from_static("Accept"));
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         response

@@ -13,7 +13,7 @@ use crate::edge::EdgeLimits;
 pub(super) struct ConnectionActivity(Arc<Mutex<ActivityState>>);
 
 struct ActivityState {
-    /// Requests under way, by number; `Some` since when the client has left a piece of the answer unread.
+    /// Requests in flight, by number; `Some` since when the client has left a piece of the response unread.
     requests: BTreeMap<u64, Option<Instant>>,
     numbered: u64,
     /// When the last request ended, or the connection began.
@@ -23,11 +23,11 @@ struct ActivityState {
 /// What a connection is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionStatus {
-    /// A request is under way, or one ended not long ago.
+    /// A request is in flight, or one ended recently.
     InUse,
     /// There has been no request for long.
     Idle,
-    /// The client does not take an answer it asked for.
+    /// The client does not read a response that it requested.
     Unread,
 }
 
@@ -42,7 +42,7 @@ impl Default for ConnectionActivity {
 }
 
 impl ConnectionActivity {
-    /// A request begins; it is under way until the guard is dropped.
+    /// Begins a request; it is in flight until the guard is dropped.
     pub fn begin(&self) -> RequestGuard {
         let number = self.with(|state| {
             state.numbered += 1;
@@ -72,16 +72,16 @@ impl ConnectionActivity {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 pub(super) struct RequestGuard {
     activity: ConnectionActivity,
     number: u64,
-    /// Whether the client holds a piece of the answer that it has not taken yet.
+    /// Whether there is a piece of the response that the client has not read yet.
     frame_pending: bool,
 }
 
 impl RequestGuard {
-    /// A piece of the answer was handed on; the client is to take it.
+    /// A piece of the response was sent; the client has to read it.
     pub fn frame_sent(&mut self) {
         self.frame_pending = true;
         self.set_unread_since(Some(Instant::now()));

@@ -24,7 +24,7 @@ pub(super) fn by_certificate(chain: &[CertificateDer<'_>]) -> Option<Identity> {
 pub(super) fn by_token(headers: &HeaderMap, token: &str) -> Option<Identity> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, given) = value.split_at_checked("Bearer ".len())?;
-    // How long the comparison takes tells nothing about the token.
+    // Constant time: the duration of the comparison reveals nothing about the token.
     let is_token = bool::from(given.trim_ascii().ct_eq(token.as_bytes()));
     (scheme.eq_ignore_ascii_case(b"Bearer ") && is_token).then(Identity::admin)
 }

@@ -32,7 +32,7 @@ pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The answer, compressed where that is worth it.
+/// The response, compressed where that is worth it.
 pub(super) async fn compress(response: Response<Body>) -> Response<Body> {
     let is_coded = response.headers().contains_key(header::CONTENT_ENCODING);
     let exact = http_body::Body::size_hint(response.body()).exact();
@@ -63,7 +63,7 @@ struct GzipStream {
 }
 
 impl GzipStream {
-    /// Reads as much as it takes to tell whether the body is large.
+    /// Reads enough to know whether the body is large.
     async fn begin(body: Body) -> GzipStream {
         // As upstream: what matters is the time, and the fastest way takes most of what can be gained.
         let encoder = GzEncoder::new(Vec::new(), Compression::fast());

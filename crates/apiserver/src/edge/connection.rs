@@ -22,9 +22,9 @@ use crate::edge::{EdgeContext, EdgeLimits, authentication};
 
 /// A connection looks this often, within each of its limits, whether its client still uses it.
 const LOOKS_PER_LIMIT: u32 = 12;
-/// HTTP/2 clients that are silent this long are asked whether they are still there.
+/// HTTP/2 clients that are silent this long get a ping.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// How long they have to answer.
+/// How long they have to reply.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 const HTTP_2: &[u8] = b"h2";

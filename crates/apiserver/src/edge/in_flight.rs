@@ -10,7 +10,7 @@ use crate::edge::EdgeLimits;
 use crate::request::{self, Route, Verb};
 use crate::response::status::Status;
 
-/// A request's right to be under way, given back when it is dropped.
+/// A request's permit, returned when it is dropped.
 pub(super) type InFlightPermit = OwnedSemaphorePermit;
 
 /// Places for each kind of request, over all connections.
@@ -32,7 +32,7 @@ impl InFlightLimiter {
     }
 
     /// A place for `request`, if there is one.
-    // Upstream: members of system:masters are never refused. Here that is everybody with the kubeconfig.
+    // Upstream: members of system:masters are never refused. Here every user of the kubeconfig is a member.
     pub fn admit<B>(&self, request: &Request<B>) -> Result<InFlightPermit, Status> {
         let places = match *request.method() {
             Method::GET | Method::HEAD if is_watch(request) => &self.watches,

@@ -1,8 +1,8 @@
 //! Certificates and the token: made once, kept in a directory that only its owner reads, renewed before they end.
 //!
-//! A certificate and its key lie in one file, so no crash can part them.
+//! A certificate and its key are in one file, so a crash cannot separate them.
 
-mod certificate_pair; // a certificate with its key, and what it says
+mod certificate_pair; // a certificate with its key, and its fields
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ const LEAF_DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 30;
 const TOKEN_BYTES: usize = 32;
 
-/// What the edge proves who it is with, and whom it believes.
+/// The server's credentials, and the CA and token that it trusts.
 #[derive(Clone)]
 pub struct Pki {
     ca: CertificatePair,
@@ -52,7 +52,7 @@ pub enum PkiError {
         /// What is wrong with it.
         why: String,
     },
-    /// A name cannot stand in a certificate.
+    /// A name cannot be part of a certificate.
     #[error("{0:?} cannot be a name of the server: neither an address nor a host name")]
     Name(String),
     /// Keys or certificates cannot be made.

@@ -1,4 +1,5 @@
-//! An answer on its way out: tells the connection who waits for whom, and ends watches when the edge stops.
+//! A response body on its way to the client: reports unread data to the connection, and ends watches when the edge
+//! stops.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,11 +18,11 @@ use crate::response::body::Body;
 /// so a large frame would look taken when it is not.
 const MAX_PIECE_BYTES: usize = 64 << 10;
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) struct ResponseBody {
     body: Body,
     request_guard: RequestGuard,
-    /// Held until the answer is gone.
+    /// Held until the response is complete.
     _permit: Option<InFlightPermit>,
     /// For a watch: resolves when it must end.
     end_signal: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -32,7 +33,7 @@ pub(super) struct ResponseBody {
 }
 
 impl ResponseBody {
-    /// An answer that ends by itself.
+    /// A response that ends by itself.
     pub fn whole(body: Body, under_way: RequestGuard, place: Option<InFlightPermit>) -> ResponseBody {
         ResponseBody {
             body,
@@ -44,7 +45,7 @@ impl ResponseBody {
         }
     }
 
-    /// A watch, which ends when `stopped` says so.
+    /// A watch, which ends when `stopped` is set.
     pub fn watch(
         body: Body,
         under_way: RequestGuard,
@@ -52,7 +53,7 @@ impl ResponseBody {
         mut stopped: watch::Receiver<bool>,
     ) -> ResponseBody {
         let ends = async move {
-            // A sender that is gone means that the edge is, which is the same.
+            // A dropped sender means that the edge has stopped.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         ResponseBody { end_signal: Some(Box::pin(ends)), ..ResponseBody::whole(body, under_way, place) }

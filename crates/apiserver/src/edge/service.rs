@@ -1,4 +1,4 @@
-//! One request: who asks, whether there is room for it, how long it may take, and what becomes of a panic.
+//! One request: authentication, limits, its timeout, and panics.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,14 +24,14 @@ use crate::response::body::Body;
 use crate::response::status::Status;
 use crate::server::{ApiServer, LongRunning};
 
-/// What anybody may ask.
+/// Paths that need no authentication.
 const UNAUTHENTICATED_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
-/// What the headers begin with that ask for the rights of another user.
+/// Prefix of the impersonation headers.
 const IMPERSONATE: &str = "impersonate-";
-/// How long the rest of a refused body is read away.
+/// How long the rest of a refused body is read and discarded.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What all connections share.
+/// Shared by all connections.
 #[derive(Clone)]
 pub(super) struct Edge {
     server: ApiServer,
@@ -42,14 +42,14 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// An edge that lets in who holds `token`, beside those with a certificate.
+    /// An edge that authenticates by `token` or by a client certificate.
     pub fn new(server: ApiServer, token: &str, limits: &EdgeLimits) -> Edge {
         let in_flight = InFlightLimiter::new(limits);
         let (timeout, header_bytes_max) = (limits.request_timeout, limits.max_header_bytes);
         Edge { server, token: token.into(), in_flight, timeout, max_header_bytes: header_bytes_max }
     }
 
-    /// The service of one connection. `identity` is what its certificate says.
+    /// The service of one connection. `identity` is from its certificate.
     pub fn on_connection(
         &self,
         identity: Option<Identity>,
@@ -126,14 +126,15 @@ impl ConnectionService {
         if reads_gzip {
             response = compression::compress(response).await;
         }
-        // It is under way, and has its place, until the last byte is taken.
+        // The request is in flight, and keeps its permit, until the last byte is sent.
         if response.extensions().get::<LongRunning>().is_some() {
             return response.map(|body| ResponseBody::watch(body, under_way, place, self.stopped));
         }
         response.map(|body| ResponseBody::whole(body, under_way, place))
     }
 
-    /// The request with its place, or 429. What anybody may ask takes nothing, and is asked most when all is taken.
+    /// The request with its permit, or 429. Unauthenticated paths need no permit: they matter most when the server is
+    /// overloaded.
     fn admit<B>(&self, request: Request<B>) -> Result<(Request<B>, Option<InFlightPermit>), Status> {
         let place = match UNAUTHENTICATED_PATHS.contains(&request.uri().path()) {
             true => None,
@@ -143,7 +144,7 @@ impl ConnectionService {
     }
 
     /// The request with who asks on it, or 401 or 403. Headers are bounded by the connection, but only roughly.
-    /// The identity is set here and nowhere else, whatever came along.
+    /// The identity is set only here, whatever the request carried.
     fn identify<B>(&self, mut request: Request<B>) -> Result<Request<B>, Status> {
         let bytes: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         if bytes > self.edge.max_header_bytes {
@@ -160,7 +161,7 @@ impl ConnectionService {
             Some(identity) => {
                 let (verb, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path());
                 return Err(Status::denied(format!(
-                    "forbidden: User \"{}\" cannot {verb} path \"{path}\": only the administrator and the parts of the \
+                    "forbidden: User \"{}\" cannot {verb} path \"{path}\": only the administrator and the components of the \
                      control plane have rights on this server",
                     identity.user
                 )));
@@ -169,7 +170,7 @@ impl ConnectionService {
             None => return Err(Status::unauthorized()),
         };
         if let Some(name) = request.headers().keys().find(|name| name.as_str().starts_with(IMPERSONATE)) {
-            // Ignored, it would run with the rights of its sender instead of those it was to be limited to.
+            // If ignored, the request would run with the rights of its sender instead of the limited ones.
             return Err(Status::denied(format!(
                 "forbidden: this server does not support impersonation, and the request has the header {name}"
             )));
@@ -180,13 +181,13 @@ impl ConnectionService {
     }
 }
 
-/// The server's answer, or a `Status` saying that it panicked or took too long.
+/// The server's response, or a `Status` after a panic or a timeout.
 async fn call_with_timeout<S, B>(mut server: S, request: Request<B>, timeout: Duration) -> Response<Body>
 where
     S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
 {
     let what = format!("{} {}", request.method(), request.uri().path());
-    // The request is gone after a panic, and what it shares is behind locks that say when they are poisoned.
+    // The request is dropped after a panic, and what it shares is behind locks that detect poisoning.
     let answer = AssertUnwindSafe(async move { server.call(request).await }).catch_unwind();
     match tokio::time::timeout(timeout, answer).await {
         Ok(Ok(Ok(response))) => response,
@@ -197,7 +198,7 @@ where
         }
         Err(_) => {
             let mut response = Status::timeout("request did not complete within the allotted timeout").into_response();
-            // Its body may be half read, so nothing more can come over an HTTP/1.1 connection.
+            // Its body may be half read, so an HTTP/1.1 connection cannot be reused.
             response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
             response
         }
@@ -215,14 +216,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_costs_its_request_and_nothing_else() {
+    async fn a_panic_ends_only_its_request() {
         let panics = service_fn(|_: Request<()>| async { panic!("as a defect would") });
         let response = call_with_timeout(panics, request(), Duration::from_secs(1)).await;
         assert_eq!(response.status(), 500);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_takes_too_long_is_answered_all_the_same() {
+    async fn a_request_that_takes_too_long_gets_a_timeout() {
         let hangs = service_fn(|_: Request<()>| std::future::pending::<Result<Response<Body>, Infallible>>());
         let response = call_with_timeout(hangs, request(), Duration::from_secs(60)).await;
         assert_eq!(response.status(), 504);

@@ -17,7 +17,7 @@ use crate::server::Call;
 
 const META_VERSION: &str = "meta.k8s.io/v1";
 
-/// How the objects of one answer are shown.
+/// The representation of the objects of one response.
 pub(crate) struct ResponseEncoder {
     form: Representation,
     converter: VersionConverter,
@@ -31,7 +31,7 @@ pub(crate) struct ResponseEncoder {
 }
 
 impl ResponseEncoder {
-    /// As the request asks for it.
+    /// As requested.
     pub fn new(call: &Call<'_>) -> ResponseEncoder {
         let Call { state: home, resource, info, representation: form, .. } = *call;
         ResponseEncoder {
@@ -46,7 +46,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// One object as an answer of its own.
+    /// One object as a whole response.
     pub fn encode(&mut self, bytes: &Bytes) -> Bytes {
         if self.form == Representation::Object {
             return self.converter.whole(bytes);
@@ -80,7 +80,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// What stands before the first item of a list.
+    /// The bytes before the first item of a list.
     pub fn list_head(&self) -> String {
         match self.form {
             Representation::Object => format!("{{\"apiVersion\":\"{}\",\"items\":[", self.api_version),
@@ -92,7 +92,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// What stands behind the last one; `metadata` are the fields of the list's own.
+    /// The bytes after the last item; `metadata` has the list's own fields.
     pub fn list_tail(&self, metadata: &str) -> String {
         let (kind, list) = match self.form {
             Representation::Object => (self.kind, "List"),

@@ -1,6 +1,6 @@
-//! Objects as rows for people: which columns a kind has, and what stands in them.
+//! Objects as rows for people: the columns and cells of a kind.
 
-mod duration; // how long, as people say it
+mod duration; // durations for people
 pub mod cron_jobs;
 pub mod events;
 pub mod jobs;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::resources::object::ApiObject;
 
-/// What stands in a cell that has nothing to say.
+/// A cell without a value.
 pub const NONE: &str = "<none>";
 
-/// What stands in a cell that should have something to say.
+/// A cell whose value is unknown.
 pub const UNKNOWN: &str = "<unknown>";
 
 /// How a kind is shown as a table.
@@ -41,9 +41,9 @@ pub struct PrinterColumn {
     pub kind: &'static str,
     /// `name` for the column with the object's name.
     pub format: &'static str,
-    /// Zero: always shown; one: only when more is asked for.
+    /// Zero: always shown; one: only in wide output.
     pub priority: u8,
-    /// What the cells say.
+    /// The description of the column.
     pub description: &'static str,
 }
 
@@ -62,7 +62,7 @@ impl PrinterColumn {
         PrinterColumn { name, kind: "string", format: "", priority: 0, description }
     }
 
-    /// A column of texts that is shown when more is asked for.
+    /// A text column that is shown only in wide output.
     pub const fn wide(name: &'static str, description: &'static str) -> PrinterColumn {
         PrinterColumn { priority: 1, ..PrinterColumn::text(name, description) }
     }
@@ -109,7 +109,7 @@ pub fn duration_between(from: &str, to: &str, now: Timestamp) -> String {
     since(from, to.parse().unwrap_or(now))
 }
 
-/// `text`, or what stands for it when there is none.
+/// `text`, or the placeholder when it is empty.
 pub fn non_empty_or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }

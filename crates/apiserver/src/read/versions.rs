@@ -10,7 +10,7 @@ use crate::resources::resource::Resource;
 use crate::response::status::{ApiResult, Status};
 use crate::server::Call;
 
-/// How stored bytes become bytes in the version asked for.
+/// How stored bytes become bytes in the requested version.
 #[derive(Clone, Debug)]
 pub struct VersionConverter(ConversionMethod);
 
@@ -20,7 +20,7 @@ enum ConversionMethod {
     Same,
     /// Their beginning is another.
     Head { stored: Vec<u8>, asked: Vec<u8> },
-    /// They say it in other words.
+    /// The versions differ in structure.
     Converted { api_version: String, conversion: &'static Conversion },
 }
 

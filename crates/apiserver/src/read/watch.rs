@@ -59,7 +59,7 @@ fn open(call: &Call<'_>, options: &RequestOptions, lines: &mut EventEncoder) -> 
             ..ListQuery::all(&call.resource.store_name)
         };
         let listed = store.list(&query, &mut |stored| lines.selection.matches(stored));
-        let listed = listed.expect("the present is never gone");
+        let listed = listed.expect("the current revision is never compacted");
         listed.items.iter().for_each(|stored| lines.write_object("ADDED", &stored.bytes()));
         if options.send_initial_events == Some(true) && options.allow_watch_bookmarks {
             lines.write_bookmark(listed.revision, true);

@@ -19,7 +19,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     Ok((value, found))
 }
 
-/// Where the reader stands: a chain on the stack, made into text only for a finding.
+/// The reader's position: a chain on the stack, formatted only for a duplicate.
 enum FieldPath<'a> {
     Root,
     Field(&'a FieldPath<'a>, &'a str),

@@ -1,11 +1,11 @@
-//! Who asks.
+//! The user of a request.
 
 use std::task::{Context, Poll};
 
 use http::Request;
 use tower::Service;
 
-/// Whom a request without an identity comes from.
+/// The user of a request without an identity.
 pub const ANONYMOUS: &str = "system:anonymous";
 
 /// The user of a request. It travels as a request extension, which no byte on a network can set.
@@ -23,28 +23,29 @@ impl Identity {
         Identity { user: user.into(), groups: groups.iter().map(|&group| group.to_owned()).collect() }
     }
 
-    /// Who has not said who it is.
+    /// A client without credentials.
     pub fn anonymous() -> Identity {
         Identity::new(ANONYMOUS, &["system:unauthenticated"])
     }
 
-    /// Whether it may do anything at all, which is then everything: the administrator and the parts of the control plane.
-    // Until there is RBAC, which gives others their rights.
+    /// Whether the user has rights, which are then all rights: the administrator and the components of the control
+    /// plane.
+    // Until there is RBAC for other users.
     pub fn has_rights(&self) -> bool {
-        let is_part = self.user == "system:kube-scheduler"
+        let is_component = self.user == "system:kube-scheduler"
             || self.user == "system:phalanx"
             || self.user.starts_with("system:phalanx:")
             || self.user.starts_with("system:serviceaccount:kube-system:");
-        is_part || self.groups.iter().any(|group| group == "system:masters")
+        is_component || self.groups.iter().any(|group| group == "system:masters")
     }
 
-    /// Who may do everything.
+    /// The administrator, with all rights.
     pub fn admin() -> Identity {
         Identity::new("kubernetes-admin", &["system:masters", "system:authenticated"])
     }
 }
 
-/// Puts one identity on every request that passes.
+/// Sets one identity on every request.
 #[derive(Clone, Debug)]
 pub(crate) struct IdentityService<S> {
     pub inner: S,

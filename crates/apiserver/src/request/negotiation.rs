@@ -1,4 +1,4 @@
-//! What media types come in and go out, told from the request's headers.
+//! The media types of the body and of the response, from the request's headers.
 
 use api::protobuf::{DecodeError, Envelope};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use crate::server::{MAX_BODY_BYTES, body_too_large};
 
 /// What clients call YAML.
 const YAML: [&str; 2] = ["application/yaml", "application/x-yaml"];
-/// How many values the references (`*name`) in a YAML body may stand for. Bodies that people write have a few hundred.
+/// How many values the references (`*name`) in a YAML body may expand to. Bodies that people write have a few hundred.
 const MAX_YAML_ALIAS_VALUES: usize = 10_000;
 /// What clients call the protobuf form of objects.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -38,7 +38,7 @@ impl Representation {
     }
 }
 
-/// One acceptable form of an answer: `application/json;as=Table;v=v1;g=meta.k8s.io`.
+/// One acceptable media type of a response: `application/json;as=Table;v=v1;g=meta.k8s.io`.
 pub(crate) struct MediaRange<'a> {
     media_type: &'a str,
     parameters: &'a str,
@@ -55,7 +55,7 @@ impl<'a> MediaRange<'a> {
         self.media_type
     }
 
-    /// Whether JSON is within the range, whatever its parameters say.
+    /// Whether JSON is within the range, whatever its parameters.
     pub fn is_json(&self) -> bool {
         matches!(self.media_type, "application/json" | "application/*" | "*/*")
     }
@@ -87,7 +87,7 @@ impl<'a> MediaRange<'a> {
     }
 }
 
-/// The acceptable forms, best first. A client that does not say takes anything.
+/// The acceptable media types, best first. Without an `Accept` header anything is acceptable.
 pub(crate) fn accepted_ranges(headers: &HeaderMap) -> Vec<MediaRange<'_>> {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let texts = values.flat_map(|value| value.split(',')).map(str::trim).filter(|text| !text.is_empty());
@@ -100,7 +100,7 @@ pub(crate) fn accepted_ranges(headers: &HeaderMap) -> Vec<MediaRange<'_>> {
     ranges
 }
 
-/// The media type of the body, without parameters; empty when the request does not say.
+/// The media type of the body, without parameters; empty when the header is missing.
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim()
@@ -127,13 +127,13 @@ pub(crate) fn check_media_type(headers: &HeaderMap) -> ApiResult<()> {
 pub(crate) fn to_json(headers: &HeaderMap, wanted: &ExpectedKind<'_>, body: Bytes) -> ApiResult<Bytes> {
     match media_type(headers) {
         yaml if YAML.contains(&yaml) => yaml_to_json(&body),
-        // Nothing is said in no form: what it means is for those who read the body.
+        // An empty body has no format. The caller decides what it means.
         PROTOBUF if !body.is_empty() => protobuf_to_json(wanted, &body),
         _ => Ok(body),
     }
 }
 
-/// The object that a body must hold.
+/// The object that a body must contain.
 pub(crate) struct ExpectedKind<'a> {
     /// Its group; empty for the core group.
     pub group: &'a str,
@@ -147,7 +147,7 @@ impl ExpectedKind<'_> {
     /// The options of a deletion, which every version of every group has.
     pub const DELETE_OPTIONS: ExpectedKind<'static> = ExpectedKind { group: "", version: "v1", kind: "DeleteOptions" };
 
-    /// Refuses a body that says that it holds something else.
+    /// Refuses a body of another kind.
     pub fn check(&self, said_version: &str, said_kind: &str) -> ApiResult<()> {
         let ExpectedKind { group, version, kind } = *self;
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -165,7 +165,7 @@ impl ExpectedKind<'_> {
     }
 }
 
-/// A protobuf body as JSON, for which the same limits hold.
+/// A protobuf body as JSON, with the same limits.
 fn protobuf_to_json(wanted: &ExpectedKind<'_>, body: &[u8]) -> ApiResult<Bytes> {
     let ExpectedKind { group, version, kind } = *wanted;
     let refuse = |why: DecodeError| match why {
@@ -181,7 +181,7 @@ fn protobuf_to_json(wanted: &ExpectedKind<'_>, body: &[u8]) -> ApiResult<Bytes> 
 
 /// A YAML document as JSON, for which the same limits hold: what its references grow to counts as if it had been written
 /// out. How deep it is is limited by the parser.
-// Upstream: judges duplicate keys of YAML by `fieldValidation`, as those of JSON. Here they are always refused.
+// Upstream: treats duplicate keys of YAML by `fieldValidation`, like those of JSON. Here they are always refused.
 fn yaml_to_json(body: &[u8]) -> ApiResult<Bytes> {
     let malformed = |why: String| Status::bad_request(format!("error converting YAML to JSON: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| malformed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Path and query → what is asked for. Paths are data here, not routes: which resources exist is not known yet.
+//! Path and query → the requested route. Paths are data here: which resources exist is not known yet.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::{Method, Uri};
 
 use crate::response::status::{ApiResult, Status};
 
-/// What a request asks for, before anybody knows whether it exists.
+/// A request before its resource is looked up.
 #[derive(Debug)]
 pub struct RequestInfo {
     /// What to do.
@@ -42,7 +42,7 @@ pub enum Verb {
     Create,
     /// Replace an object.
     Update,
-    /// Change parts of an object.
+    /// Change some fields of an object.
     Patch,
     /// Delete an object.
     Delete,
@@ -71,18 +71,18 @@ impl Verb {
     }
 }
 
-/// The query's options, read but not yet judged against each other.
+/// The query's options, parsed but not yet checked against each other.
 #[derive(Debug, Default)]
 pub struct RequestOptions {
     /// Only objects with such labels.
     pub label_selector: Option<String>,
     /// Only objects with such fields.
     pub field_selector: Option<String>,
-    /// At most so many objects in one answer; `None` for all.
+    /// Maximum number of objects in one response; `None` for all.
     pub limit: Option<usize>,
-    /// Where an earlier answer stopped.
+    /// The position where an earlier page ended.
     pub continue_token: Option<String>,
-    /// The version asked for; `None` when unset.
+    /// The requested version; `None` when unset.
     pub resource_version: Option<Revision>,
     /// How `resource_version` is meant.
     pub resource_version_match: Option<VersionMatch>,
@@ -136,7 +136,7 @@ pub enum IncludeObject {
 pub enum FieldValidation {
     /// Drop them silently.
     Ignore,
-    /// Drop them and say so.
+    /// Drop them and warn.
     #[default]
     Warn,
     /// Refuse the object.
@@ -272,7 +272,7 @@ impl RequestOptions {
             "orphanDependents" => self.orphan_dependents = Some(boolean(name, &value)?),
             "gracePeriodSeconds" => self.grace_period_seconds = Some(number(name, &value)?),
             "includeObject" => self.include_object = include_object(&value)?,
-            // Others (`pretty`, `force`, …) are left to those who know them; the API ignores unknown parameters.
+            // Other parameters (`pretty`, `force`, …) are read elsewhere; the API ignores unknown ones.
             _ => {}
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! One request as a tracing span: every line logged inside it has the request's id, and one line ends it.
 //!
-//! The span has what the path and the identity say. Headers, queries and bodies are never recorded, because they can
-//! hold credentials. Span and line are at debug level; below it nothing is formatted.
+//! The span has values of the path and the identity. Headers, queries and bodies are never recorded, because they can
+//! contain credentials. Span and line are at debug level; when that is off, nothing is formatted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The strict check: fields that the schema does not know, fields that stand there twice, and values of the wrong type.
+//! The strict check: unknown fields, duplicate fields, and values of the wrong type.
 
 use api::schema;
 
@@ -45,7 +45,7 @@ pub(crate) fn check(
     }
 }
 
-/// The refusal of an object that its type cannot hold.
+/// The refusal of an object that does not decode into its type.
 pub fn undecodable(resource: &Resource, version: &str, why: &str) -> Status {
     let kind = resource.kind;
     Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))

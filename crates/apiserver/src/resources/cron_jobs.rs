@@ -10,7 +10,7 @@ use crate::read::table;
 use crate::resources::object::ApiObject;
 use crate::resources::resource::{Resource, Strategy, Subresource};
 
-/// Where the spec of the Jobs stands.
+/// The path of the Jobs' spec.
 const JOB_SPEC: &str = "/spec/jobTemplate/spec";
 
 pub(super) fn resource() -> Resource {

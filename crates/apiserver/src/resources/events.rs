@@ -1,4 +1,4 @@
-//! Events: many, small and short-lived, so judged lightly. Two groups serve the same Events, in two forms.
+//! Events: many, small and short-lived, so validation is light. Two groups serve the same Events in two forms.
 
 use api::conversion;
 use api::core::{defaults, validation};

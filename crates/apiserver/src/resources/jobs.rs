@@ -1,4 +1,4 @@
-//! Jobs. Unlike the pods of other kinds, those of a deleted Job stay unless the delete says otherwise.
+//! Jobs. Unlike the dependents of other kinds, the pods of a deleted Job are orphaned by default.
 
 use api::batch::{defaults, prepare, validation, workload_ref};
 use api::conversion;

@@ -17,7 +17,7 @@ pub(super) fn resource() -> Resource {
     };
     Resource {
         storage_version_hash: "gqkMMb/YqFM=",
-        // A lease is written by many at once: nobody may write over what he has not seen.
+        // Many clients write a lease concurrently, so an update must name the version it is based on.
         unconditional_update: false,
         ..super::base_resource(kinds::LEASE, strategy)
     }

@@ -1,4 +1,4 @@
-//! Namespaces. One that is being deleted stays until what lives in it is gone; `spec.finalizers` holds it so long.
+//! Namespaces. A deleted one stays until it is empty; `spec.finalizers` keeps it until then.
 
 use api::core::{defaults, validation};
 use api::kinds;
@@ -45,7 +45,7 @@ pub(super) fn resource() -> Resource {
     }
 }
 
-/// Whoever else holds a new namespace, the controller that empties it does.
+/// A new namespace always has the finalizer of the controller that empties it.
 fn add_spec_finalizer(namespace: &mut ApiObject) {
     const EMPTIED: &str = "kubernetes";
     if !namespace.document()["spec"].is_object() {

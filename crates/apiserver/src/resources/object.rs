@@ -33,7 +33,7 @@ impl ApiObject {
         ApiObject::new(serde_json::from_slice(bytes)?)
     }
 
-    /// The same, and the paths of the fields that stand there more than once. The last one counts.
+    /// The same, with the paths of duplicate fields. The last value wins.
     pub fn parse_with_duplicates(bytes: &[u8]) -> Result<(ApiObject, Vec<String>), MalformedObject> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(MalformedObject::Empty);
@@ -54,7 +54,7 @@ impl ApiObject {
         Ok(ApiObject(document))
     }
 
-    /// Reads what the store holds.
+    /// Reads a stored object.
     pub fn from_stored(stored: &StoredObject) -> ApiObject {
         ApiObject::parse(&stored.bytes()).expect("the store holds only documents that this server wrote")
     }
@@ -89,7 +89,7 @@ impl ApiObject {
         self.0["metadata"].as_object_mut().expect("an object's metadata is a JSON object")
     }
 
-    /// What stands at the place of a field error: `spec.rules[0].values`.
+    /// The value at the path of a field error: `spec.rules[0].values`.
     pub fn get_path(&self, path: &str) -> Option<&Value> {
         let pointer = path.replace(['.', '['], "/").replace(']', "");
         self.0.pointer(&format!("/{pointer}"))
@@ -120,17 +120,17 @@ impl ApiObject {
         self.0["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// Whether deletion was asked for.
+    /// Whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata().contains_key("deletionTimestamp")
     }
 
-    /// The typed form. Fails when a value has a form that the type cannot hold.
+    /// The typed form. Fails when a value does not fit its type.
     pub fn typed<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         T::deserialize(&self.0)
     }
 
-    /// The typed form of one part; its default when the part is missing.
+    /// The typed form of one field; its default when the field is missing.
     pub fn typed_part<'a, T: Deserialize<'a> + Default>(&'a self, part: &str) -> Result<T, serde_json::Error> {
         self.0.get(part).map_or_else(|| Ok(T::default()), T::deserialize)
     }

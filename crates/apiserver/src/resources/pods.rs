@@ -1,4 +1,4 @@
-//! Pods. Of all kinds the one written most often, so a change of status is judged by the status alone.
+//! Pods. They are written most often of all kinds, so a status update validates only the status.
 
 use api::conversion;
 use api::core::{defaults, prepare, validation};
@@ -62,7 +62,7 @@ pub(super) fn resource() -> Resource {
     }
 }
 
-/// The pod as far as a report of its status is judged: of the spec, which is the old one, little is decoded.
+/// The part of a pod that a status update validates: little of the spec, which is the old one, is decoded.
 fn decode_for_status_validation(pod: &ApiObject) -> Result<Pod, serde_json::Error> {
     let said = |path: &[&str]| Some(pod.text(path)).filter(|text| !text.is_empty()).map(str::to_owned);
     let spec = &pod.document()["spec"];
@@ -78,7 +78,7 @@ fn decode_for_status_validation(pod: &ApiObject) -> Result<Pod, serde_json::Erro
     Ok(Pod { metadata: pod.typed_part("metadata")?, spec: Some(spec), status: Some(status) })
 }
 
-/// Containers as far as their statuses are judged by them. Resources are read only where devices are reported.
+/// The part of containers that validation of their statuses reads. Resources are read only where devices are reported.
 fn decode_containers(
     containers: &Value,
     statuses: Option<&[ContainerStatus]>,
@@ -129,7 +129,7 @@ fn fields(pod: &ApiObject) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// A pod that no kubelet runs any more, or yet, goes at once.
+/// A pod that no kubelet runs any more, or not yet, is deleted at once.
 fn grace_seconds(pod: &ApiObject, asked: Option<i64>) -> i64 {
     let finished = matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed");
     if pod.text(&["spec", "nodeName"]).is_empty() || finished {

@@ -13,7 +13,7 @@ pub(super) fn resource() -> Resource {
         defaults: |class, gates| defaults::set_priority_class_defaults(class.document_mut(), gates),
         validate_create: |new, gates| Ok(priority_class::validate_create(&new.typed()?, gates)),
         validate_update: |new, old, gates| Ok(priority_class::validate_update(&new.typed()?, &old.typed()?, gates)),
-        // Not selectable, but kept beside the bytes: admission asks for it with every pod.
+        // Not selectable, but stored with the selectable fields: admission reads it for every pod.
         fields: |class| {
             let default = class.document()["globalDefault"] == Value::Bool(true);
             if default { vec![("globalDefault", "true".to_owned())] } else { Vec::new() }

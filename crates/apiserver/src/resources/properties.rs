@@ -1,4 +1,4 @@
-//! What holds for every kind, whatever a client sends: drawn documents, most of them nearly right.
+//! Properties of every kind: generated documents, most of them nearly valid.
 
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +61,7 @@ const TEXTS: [&str; 44] = [
 ];
 const NUMBERS: [i64; 12] = [0, 1, -1, 2, 3, 8, 443, 65_536, 100_001, i32::MAX as i64, i32::MIN as i64, i64::MIN];
 const AMOUNTS: [&str; 10] = ["0", "1", "-1", "1500m", "2Gi", "1e3", "9223372036854775807E", "0.000000001", "", "x"];
-/// No document is larger, however deep its kind goes.
+/// The maximum size of a document, however deep its kind is.
 const MAX_VALUES: usize = 400;
 
 /// Draws documents.
@@ -106,7 +106,7 @@ impl DocumentGenerator {
         self.document(&Resource { group: resource.storage_group, ..resource.clone() }, resource.storage_version)
     }
 
-    /// A document of the kind, in the version asked for.
+    /// A document of the kind, in the given version.
     fn document(&mut self, resource: &Resource, version: &str) -> Value {
         self.left = MAX_VALUES;
         let shape = table().kind(resource.group, version, resource.kind).unwrap();

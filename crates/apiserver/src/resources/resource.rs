@@ -39,9 +39,9 @@ pub struct Resource {
     pub categories: &'static [&'static str],
     /// Whether objects live in a namespace.
     pub namespaced: bool,
-    /// What can be asked of an object beside itself.
+    /// The subresources.
     pub subresources: &'static [Subresource],
-    /// What becomes of dependents when a delete does not say.
+    /// The default propagation policy of a delete.
     pub propagation: Propagation,
     /// Whether an update may leave the version out and win.
     pub unconditional_update: bool,
@@ -49,7 +49,7 @@ pub struct Resource {
     pub counts_generation: bool,
     /// Whether a whole collection can be deleted at once.
     pub deletes_collections: bool,
-    /// Whether the answer to a delete that took effect is the object instead of a `Status`.
+    /// Whether the response to a completed delete is the object instead of a `Status`.
     pub returns_deleted: bool,
     /// Whether objects go by themselves, some time after their last write.
     pub expires: bool,
@@ -66,9 +66,9 @@ pub enum Subresource {
     Status,
     /// `binding`, which gives a pod its node.
     Binding,
-    /// `eviction`, which asks a pod to go.
+    /// `eviction`, which deletes a pod within its disruption budget.
     Eviction,
-    /// `finalize`, which lets go of an object that something besides `metadata.finalizers` holds.
+    /// `finalize`, which changes `spec.finalizers`.
     Finalize,
 }
 
@@ -103,7 +103,7 @@ impl Subresource {
         }
     }
 
-    /// The kind that is sent and answered, given that of the object.
+    /// The kind of the body and of the response, given that of the object.
     pub fn kind(self, of: &'static str) -> &'static str {
         match self {
             Subresource::Status | Subresource::Finalize => of,
@@ -124,11 +124,11 @@ pub type ValidationResult = Result<ErrorList, serde_json::Error>;
 /// What a kind does its own way, as plain functions in the order in which the pipeline calls them.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
-    /// Puts spellings of drafts right, in a document or in a patch of one; returns what to tell the user.
+    /// Replaces draft spellings, in a document or in a patch; returns warnings for the user.
     pub normalize_drafts: fn(&mut Value, &Gates) -> Result<Vec<String>, ErrorList>,
     /// Fills in what the user left out.
     pub defaults: fn(&mut ApiObject, &Gates),
-    /// Settles what a new object may not say for itself.
+    /// Sets the fields that a client may not set on a new object.
     pub prepare_create: fn(&mut ApiObject, &Gates),
     /// Settles what an update may not change. Status is already as before.
     pub prepare_update: fn(&mut ApiObject, &ApiObject, &Gates),
@@ -140,23 +140,23 @@ pub struct Strategy {
     pub validate_update: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
     /// Judges a change of status.
     pub validate_status_update: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
-    /// Judges a change of what holds the object, where the kind has `finalize`.
+    /// Validates a change of `spec.finalizers`, where the kind has `finalize`.
     pub validate_finalize: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
-    /// What to tell a user whose object is accepted all the same.
+    /// Warnings for the user of an accepted object.
     pub warnings: fn(&ApiObject, Option<&ApiObject>) -> Vec<String>,
-    /// Selectable fields beside `metadata.name` and `metadata.namespace`.
+    /// Selectable fields besides `metadata.name` and `metadata.namespace`.
     pub selectable: &'static [&'static str],
-    /// Those of them whose values are kept under another name, which stands second.
+    /// Those of them that are stored under another name, which comes second.
     pub stored_field_names: &'static [(&'static str, &'static str)],
     /// The values of those of them that are not empty, by the name under which they are kept.
     pub fields: fn(&ApiObject) -> Vec<(&'static str, String)>,
     /// How objects are shown to people.
     pub table: PrinterTable,
-    /// The seconds that deletion gives the object to end, from what was asked for. Zero: it goes at once.
+    /// The grace period in seconds, given the requested one. Zero: the object is removed at once.
     pub grace_seconds: fn(&ApiObject, Option<i64>) -> i64,
     /// What deletion does to an object that cannot go at once.
     pub mark_deleting: fn(&mut ApiObject),
-    /// Whether something besides `metadata.finalizers` still holds the object.
+    /// Whether `spec.finalizers` is not empty.
     pub has_spec_finalizers: fn(&ApiObject) -> bool,
 }
 

@@ -1,4 +1,4 @@
-//! What an answer's body is: bytes that are there, a list written as it is read, or a watch.
+//! Response bodies: complete bytes, a list written as it is read, or a watch.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http_body::{Frame, SizeHint};
 
-/// The body of an answer. Nothing runs on its behalf: it makes its next frame when asked for it.
+/// The body of a response. No task runs for it: it produces its next frame when polled.
 pub struct Body(BodyKind);
 
 enum BodyKind {

@@ -20,7 +20,7 @@ pub struct Status {
     details: Option<Box<StatusDetails>>,
     /// `metadata.continue`, for the one refusal that offers a way to go on.
     continue_token: Option<Box<str>>,
-    /// What there was to tell before it came to this.
+    /// Warnings collected before the refusal.
     warnings: Vec<String>,
 }
 
@@ -156,13 +156,13 @@ impl Status {
         status
     }
 
-    /// 403: admission says no.
+    /// 403: refused by admission.
     pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Status {
         let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
         Status::for_object(StatusCode::FORBIDDEN, "Forbidden", resource, name, message)
     }
 
-    /// 403: nothing new comes into a namespace that is on its way out. Clients tell it by the cause.
+    /// 403: nothing can be created in a terminating namespace. Clients recognize it by the cause.
     pub fn namespace_terminating(resource: &Resource, name: &str, namespace: &str) -> Status {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(resource, name, &why);
@@ -174,8 +174,9 @@ impl Status {
         status
     }
 
-    /// 507: nothing that takes room is kept until there is some.
-    // Upstream: etcd's quota answers 500 with "mvcc: database space exceeded" until someone disarms the alarm by hand.
+    /// 507: the storage is full. Writes that need space are refused until there is some.
+    // Upstream: etcd's quota makes writes fail with 500 and "mvcc: database space exceeded" until an administrator
+    // disarms the alarm.
     pub fn insufficient_storage(room: store::FreeSpace) -> Status {
         let message = format!(
             "the data directory is full: {} MiB free, {} MiB are kept in reserve; delete objects or free space",
@@ -185,7 +186,7 @@ impl Status {
         Status::plain(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
     }
 
-    /// 401: nobody knows who asks.
+    /// 401: the client is not authenticated.
     pub fn unauthorized() -> Status {
         Status::plain(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
@@ -206,7 +207,7 @@ impl Status {
         Status::plain(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
     }
 
-    /// 410: the version asked for is no longer known.
+    /// 410: the requested version was compacted.
     pub fn expired(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::GONE, "Expired", message)
     }
@@ -248,7 +249,7 @@ impl Status {
         status
     }
 
-    /// 429: enough is under way already.
+    /// 429: too many requests in flight.
     pub fn too_many_requests() -> Status {
         let message = "Too many requests, please try again later.";
         let mut status = Status::plain(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
@@ -256,7 +257,7 @@ impl Status {
         status
     }
 
-    /// 429: the pod's disruption budget does not allow its eviction, or not yet. Clients tell it by the cause.
+    /// 429: the pod's disruption budget does not allow its eviction, or not yet. Clients recognize it by the cause.
     pub fn over_budget(cause: String, retry_after_seconds: u32) -> Status {
         let message = "Cannot evict pod as it would violate the pod's disruption budget.";
         let mut status = Status::plain(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
@@ -266,7 +267,7 @@ impl Status {
         status
     }
 
-    /// 500: the store failed, and the next start has to see what is left. Every cause is told.
+    /// 500: the store failed, and only the next start shows what is stored. The message has every cause.
     pub fn store_failed(error: &store::BackendError) -> Status {
         let first: &dyn std::error::Error = error;
         let causes = std::iter::successors(Some(first), |error| error.source());
@@ -327,7 +328,7 @@ impl Status {
         self.code == StatusCode::INSUFFICIENT_STORAGE
     }
 
-    /// What it says.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -392,7 +393,7 @@ impl Status {
         serde_json::to_vec(&wire).expect("a status has only texts and numbers")
     }
 
-    /// The whole answer.
+    /// The whole response.
     pub fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::whole(Bytes::from(self.to_json())));
         *response.status_mut() = self.code;

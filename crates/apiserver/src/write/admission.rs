@@ -5,8 +5,8 @@ mod gang_size; // gangs that a setting makes keep their size
 mod namespaces; // objects live only in namespaces that are there and stay
 mod priority; // pods and groups have the priority of their class
 mod protection; // groups that are in use stay
-mod tolerations; // for how long a pod stands a node that is away
-mod runtime_class; // no pod runs in a way that nobody has described
+mod tolerations; // how long a pod tolerates an unavailable node
+mod runtime_class; // runtime classes, which are not supported
 
 use store::StoredObject;
 
@@ -27,7 +27,7 @@ pub(crate) struct Attributes<'a> {
 pub(crate) enum Operation {
     Create,
     Update,
-    /// A change of a part that has a path of its own.
+    /// An update of a subresource.
     UpdateSubresource,
 }
 

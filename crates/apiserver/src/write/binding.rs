@@ -31,15 +31,15 @@ pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Bo
         if let Some(why) = refusal(&binding, &pod) {
             return Err(Status::subresource_conflict(call.resource, "binding", call.name(), &why));
         }
-        let held = reserve_capacity(call, &pod, binding.target.name.as_deref().unwrap_or_default())?;
+        let reservation = reserve_capacity(call, &pod, binding.target.name.as_deref().unwrap_or_default())?;
         if call.info.options.dry_run {
-            held.into_iter().for_each(|hold| hold.finish(false));
+            reservation.into_iter().for_each(|reservation| reservation.finish(false));
             return Ok(Status::created().into_response());
         }
         assign(&mut pod, &binding, rfc3339(call.state.clock.now()));
         let committed = write::commit(call, &pod, Precondition::At(stored.revision), Op::Put).await;
         let bound = matches!(committed, Ok(Ok(_)));
-        held.into_iter().for_each(|hold| hold.finish(bound));
+        reservation.into_iter().for_each(|reservation| reservation.finish(bound));
         if committed?.is_ok() {
             return Ok(Status::created().into_response());
         }
@@ -47,12 +47,13 @@ pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Bo
     Err(Status::modified(call.resource, call.name()))
 }
 
-/// Holds what the pod asks for on the node until the bind has taken effect, so that no two binds take the same room.
+/// Reserves what the pod requests on the node until the bind has taken effect, so that no two binds use the same
+/// capacity.
 // Upstream: bind looks at nothing, and two schedulers (or one and a user) over-commit a node without noticing.
 fn reserve_capacity<'a>(call: &Call<'a>, pod: &ApiObject, node: &str) -> ApiResult<Option<CapacityReservation<'a>>> {
     let Some(capacity) = &call.state.capacity else { return Ok(None) };
-    let held = capacity.reserve(pod, node);
-    held.map(Some).map_err(|short| {
+    let reservation = capacity.reserve(pod, node);
+    reservation.map(Some).map_err(|short| {
         Status::subresource_conflict(call.resource, "binding", call.name(), &format!("node {node}: {short}"))
     })
 }
@@ -111,8 +112,8 @@ fn assign(pod: &mut ApiObject, binding: &Binding, now: String) {
 
 fn merge(metadata: &mut Map<String, Value>, field: &str, entries: &Option<BTreeMap<String, String>>) {
     let Some(entries) = entries else { return };
-    let held = metadata.entry(field).or_insert_with(|| json!({}));
+    let existing = metadata.entry(field).or_insert_with(|| json!({}));
     for (key, value) in entries {
-        held[key] = value.as_str().into();
+        existing[key] = value.as_str().into();
     }
 }

@@ -14,12 +14,12 @@ use store::{ListQuery, Op, Store, StoreEvent, StoreKey, StoredObject, Watcher};
 use crate::read::selection::stored_field;
 use crate::resources::object::ApiObject;
 
-const LOG: &str = "the present is never gone";
+const LOG: &str = "the current revision is never compacted";
 
 /// So many different amounts are remembered.
 const MAX_SHARED_AMOUNTS: usize = 1024;
 
-/// What is taken of every node, and who holds what is about to be.
+/// The allocated capacity of every node, and reservations of pending binds.
 pub(crate) struct Capacity {
     store: Store,
     pods: Arc<str>,
@@ -36,7 +36,7 @@ struct CapacityLedger {
     placed: BTreeMap<Uid, PodUsage>,
     /// What pods take, each amount once: most pods are like many others.
     shared_amounts: BTreeSet<Arc<ResourceAmounts>>,
-    /// What binds under way will take, by uid of the pod.
+    /// What pending binds will allocate, by uid of the pod.
     pending: BTreeMap<Uid, Vec<PendingBind>>,
     /// The number of the next bind.
     next_number: u64,
@@ -49,7 +49,7 @@ struct NodeCapacity {
     /// By resource, what is not zero; `pods` counts the pods. Wide enough for any number of pods that ask for as much as
     /// can be written: whoever makes a pod may put it on a node by its name, and nothing of that may end the count.
     used: BTreeMap<String, i128>,
-    /// What there is, as the node's object said at this revision.
+    /// The capacity that the node's object had at this revision.
     allocatable: Option<(Revision, ResourceAmounts)>,
 }
 
@@ -63,7 +63,7 @@ struct PendingBind {
     /// Tells binds of the same pod apart.
     number: u64,
     usage: PodUsage,
-    /// The one who bound went away without learning how it ended, and it may still take effect.
+    /// The client that bound was cancelled before the result, and the bind may still take effect.
     abandoned: bool,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for InsufficientCapacity {
     }
 }
 
-/// Room that is held for a bind under way.
+/// Capacity that is reserved for a pending bind.
 pub(crate) struct CapacityReservation<'a> {
     capacity: &'a Capacity,
     uid: Uid,
@@ -96,9 +96,9 @@ impl CapacityReservation<'_> {
     pub fn finish(mut self, bound: bool) {
         self.finished = true;
         let mut ledger = self.capacity.lock();
-        // Whoever looked at the log meanwhile may have counted the pod, which ended the hold.
+        // Another reader of the log may have counted the pod meanwhile, which ended the reservation.
         let Some(held) = ledger.remove_pending(&self.uid, |held| held.number == self.number) else { return };
-        // In a ledger that was made anew since, the pod may have come and gone; the next look at the log tells.
+        // In a ledger that was rebuilt since, the pod may have come and gone; the next read of the log decides.
         if bound && self.number >= ledger.first_number {
             ledger.placed.insert(std::mem::take(&mut self.uid), held.usage);
         } else {
@@ -150,7 +150,7 @@ impl Capacity {
             match read {
                 Some(None) => return ledger,
                 Some(Some(Ok(events))) => events.iter().for_each(|event| ledger.apply(event)),
-                // Nobody has bound a pod for so long that the log has moved on, or nobody ever has.
+                // The log has moved on since the last bind, or there was none.
                 Some(Some(Err(_))) | None => self.rebuild(&mut ledger),
             }
         }
@@ -252,7 +252,7 @@ impl CapacityLedger {
         }
     }
 
-    /// Takes a hold of this pod out of the books; what it holds still counts as taken.
+    /// Removes the reservation of this pod; its amount still counts as allocated.
     fn remove_pending(&mut self, uid: &Uid, is_it: impl Fn(&PendingBind) -> bool) -> Option<PendingBind> {
         let held = self.pending.get_mut(uid)?;
         let ended = held.iter().position(is_it).map(|position| held.swap_remove(position));
@@ -262,7 +262,7 @@ impl CapacityLedger {
         ended
     }
 
-    /// The pod was placed or is gone: a bind that nobody waited for has taken effect, or never will.
+    /// The pod was placed or deleted: an abandoned bind has taken effect, or never will.
     fn forget_abandoned(&mut self, uid: &Uid) {
         while let Some(held) = self.remove_pending(uid, |held| held.abandoned) {
             self.release(&held.usage);
@@ -271,7 +271,7 @@ impl CapacityLedger {
 
     fn check(&mut self, node: &StoredObject, uid: &Uid, asked: &ResourceAmounts) -> Result<(), InsufficientCapacity> {
         let name = &node.key.name;
-        // What an abandoned bind of this very pod holds is what is now asked for again.
+        // An abandoned bind of the same pod has reserved what is requested again.
         let own = self.pending.get(uid).into_iter().flatten();
         let own = own.filter(|held| held.abandoned && *held.usage.node == **name);
         let own: Vec<Arc<ResourceAmounts>> = own.map(|held| held.usage.amounts.clone()).collect();
@@ -283,7 +283,7 @@ impl CapacityLedger {
             let all = entry.allocatable.as_ref().map_or(0, |(_, allocatable)| of(allocatable, resource));
             let free = all - entry.used.get(resource).copied().unwrap_or(0) + again;
             if i128::from(*asked) > free {
-                // It is less than what is asked for, so it can be written.
+                // It is less than the request, so it can be printed.
                 let free = i64::try_from(free.max(0)).unwrap_or(*asked);
                 return Err(InsufficientCapacity { resource: resource.clone(), requested: *asked, free });
             }
@@ -321,7 +321,7 @@ impl NodeCapacity {
     }
 }
 
-/// The node that the pod takes room of: it is bound there and has not ended.
+/// The node whose capacity the pod uses: it is bound there and has not ended.
 fn node_of(pod: &StoredObject) -> Option<&str> {
     let node = stored_field(&pod.meta, "spec.nodeName");
     let ended = matches!(stored_field(&pod.meta, "status.phase"), "Succeeded" | "Failed");

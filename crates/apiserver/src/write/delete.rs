@@ -1,4 +1,4 @@
-//! Deletion: at once, after a grace period, or when everyone who holds the object has let go.
+//! Deletion: at once, after a grace period, or when the last finalizer is removed.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ struct Preconditions {
     resource_version: Option<String>,
 }
 
-/// What is left of an object after its deletion was asked for.
+/// The object after a delete request.
 pub(crate) struct DeleteOutcome {
     stored: Arc<StoredObject>,
     is_removed: bool,
@@ -72,18 +72,18 @@ pub(crate) async fn delete(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<
     Ok(response)
 }
 
-/// Deletes the objects that the selectors mean, and answers with them.
+/// Deletes the objects that match the selectors, and returns them.
 pub(crate) async fn delete_collection(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Body>> {
     let options = DeleteOptions::parse(call, body)?;
     let selection = Selection::parse(call.resource, call.info)?;
     let query = ListQuery { namespace: call.info.namespace.clone(), ..ListQuery::all(&call.resource.store_name) };
     let listed = call.state.store.list(&query, &mut |stored| selection.matches(stored));
-    let mut listed = listed.expect("the present is never gone");
+    let mut listed = listed.expect("the current revision is never compacted");
     let mut deleted = Vec::with_capacity(listed.items.len());
     for stored in &listed.items {
         match delete_one(call, &stored.key, &options).await {
             Ok(one) => deleted.push(one.stored),
-            // Somebody else was faster; the object is gone, as asked for.
+            // Another client was faster; the object is gone, as requested.
             Err(status) if status.is_not_found() => {}
             Err(status) => return Err(status),
         }
@@ -98,27 +98,27 @@ pub(crate) async fn delete_one(call: &Call<'_>, key: &StoreKey, options: &Delete
         let stored = call.state.store.get(key).ok_or_else(|| Status::not_found(call.resource, &key.name))?;
         options.check_preconditions(call, &stored)?;
         admission::delete(call, &stored)?;
-        let (object, gone) = next_state(call, &ApiObject::from_stored(&stored), options, call.state.clock.now());
+        let (object, is_removed) = next_state(call, &ApiObject::from_stored(&stored), options, call.state.clock.now());
         if call.info.options.dry_run || !options.dry_run.is_empty() {
-            return Ok(DeleteOutcome { stored, is_removed: gone });
+            return Ok(DeleteOutcome { stored, is_removed });
         }
-        let op = if gone { Op::Delete } else { Op::Put };
+        let op = if is_removed { Op::Delete } else { Op::Put };
         if let Ok(stored) = write::commit(call, &object, Precondition::At(stored.revision), op).await? {
-            return Ok(DeleteOutcome { stored, is_removed: gone });
+            return Ok(DeleteOutcome { stored, is_removed });
         }
     }
     Err(Status::modified(call.resource, &key.name))
 }
 
-/// The object after its deletion was asked for, and whether that is its last state.
+/// The object after a delete request, and whether it is removed.
 fn next_state(call: &Call<'_>, old: &ApiObject, options: &DeleteOptions, now: Timestamp) -> (ApiObject, bool) {
     let strategy = &call.resource.strategy;
     let mut object = old.clone();
     set_finalizers(&mut object, call.resource.propagation, options.propagation);
-    let asked = (strategy.grace_seconds)(old, options.grace_period_seconds).max(0);
+    let requested = (strategy.grace_seconds)(old, options.grace_period_seconds).max(0);
     // Since when, and with how much grace, the object is being deleted.
     let running = PendingDeletion::from_object(old);
-    let grace = running.as_ref().map_or(asked, |running| running.grace.min(asked));
+    let grace = running.as_ref().map_or(requested, |running| running.grace.min(requested));
     let held = object.finalizers().next().is_some() || (strategy.has_spec_finalizers)(&object);
     if grace == 0 && !held {
         return (object, true);
@@ -138,7 +138,7 @@ fn next_state(call: &Call<'_>, old: &ApiObject, options: &DeleteOptions, now: Ti
     (object, false)
 }
 
-/// A deletion that is under way.
+/// A deletion in progress.
 struct PendingDeletion {
     began: Timestamp,
     grace: i64,
@@ -153,11 +153,11 @@ impl PendingDeletion {
     }
 }
 
-/// Puts the garbage collector's finalizers on the object, or takes them off, as asked or as the kind has it.
-fn set_finalizers(object: &mut ApiObject, by_kind: Propagation, asked: Option<Propagation>) {
+/// Adds or removes the garbage collector's finalizers, as requested or by the default of the kind.
+fn set_finalizers(object: &mut ApiObject, by_kind: Propagation, requested: Option<Propagation>) {
     let had = |name: &str| object.finalizers().any(|held| held == name);
-    let propagation = match asked {
-        Some(asked) => asked,
+    let propagation = match requested {
+        Some(requested) => requested,
         None if had(ORPHAN) => Propagation::Orphan,
         None if had(FOREGROUND) => Propagation::Foreground,
         None => by_kind,
@@ -216,7 +216,7 @@ impl DeleteOptions {
         Ok(options)
     }
 
-    /// Whether nothing is to be done, only judged.
+    /// Whether the request is a dry run.
     pub fn is_dry_run(&self) -> bool {
         !self.dry_run.is_empty()
     }
@@ -226,7 +226,7 @@ impl DeleteOptions {
         self.preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     }
 
-    /// Refuses what is not the object, or the version of it, that was asked for.
+    /// Refuses a delete whose preconditions do not match the object.
     pub fn check_preconditions(&self, call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
         let refuse = |what: &str, wanted: &str, found: &str| {
             let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");

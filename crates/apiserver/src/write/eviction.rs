@@ -1,4 +1,4 @@
-//! A pod is asked to go. Its budget is asked first, and whoever looks at the pod afterwards sees that it was not its fault.
+//! Eviction: deletes a pod within its disruption budgets, and records on the pod that it was evicted.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::server::Call;
 use crate::write;
 use crate::write::delete;
 
-/// So many evictions may be under way that the budget's controller has not confirmed.
+/// The maximum number of evictions that the budget's controller has not confirmed.
 const MAX_UNCONFIRMED: usize = 2000;
 /// When to come back while the budget's controller has not seen its last change.
 const BEHIND_RETRY_SECONDS: u32 = 10;
@@ -60,7 +60,7 @@ pub(crate) async fn evict(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<B
             // The budget knows the pod by its name now, and does not count it twice.
             continue;
         }
-        // The version that was asked for has been seen, and is another by now.
+        // The requested version was read and is outdated by now.
         options.require_uid(&stored.meta.uid.to_string());
         delete::delete_one(call, &call.key(), &options).await?;
         return Ok(Status::created().into_response());
@@ -70,7 +70,7 @@ pub(crate) async fn evict(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<B
     Err(Status::over_budget(cause, CONFLICT_RETRY_SECONDS))
 }
 
-/// Whether no budget counts the pod: it has ended, never began, or is on its way out.
+/// Whether no budget counts the pod: it has ended, never started, or is being deleted.
 fn is_budget_exempt(pod: &ApiObject) -> bool {
     pod.is_deleting() || matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed" | "Pending")
 }
@@ -155,7 +155,7 @@ fn record_disruption(budget: &mut ApiObject, pod: &str, now: &str) {
     }
 }
 
-/// The budgets whose selector means the pod. A pod without labels is meant by none.
+/// The budgets whose selector matches the pod. A pod without labels matches none.
 fn budgets_of(call: &Call<'_>, pod: &ApiObject) -> Vec<std::sync::Arc<StoredObject>> {
     let labels = pod.metadata().get("labels").and_then(|labels| api::SmallMap::<String>::deserialize(labels).ok());
     let Some(labels) = labels.filter(|labels| !labels.is_empty()) else { return Vec::new() };
@@ -163,20 +163,21 @@ fn budgets_of(call: &Call<'_>, pod: &ApiObject) -> Vec<std::sync::Arc<StoredObje
     let query = ListQuery { namespace: Some(pod.namespace().to_owned()), ..ListQuery::all(&resource.store_name) };
     let mut means = |stored: &StoredObject| {
         let budget = ApiObject::from_stored(stored);
-        // Without a selector it means no pod; with an empty one, all.
+        // Without a selector a budget matches no pod; with an empty one, all.
         let selector = budget.document()["spec"].get("selector");
         let selector = selector.and_then(|selector| LabelSelector::deserialize(selector).ok());
         let selector = selector.and_then(|selector| ParsedLabelSelector::from_label_selector(&selector).ok());
         selector.is_some_and(|selector| selector.matches(&labels))
     };
-    call.state.store.list(&query, &mut means).expect("the present is never gone").items
+    call.state.store.list(&query, &mut means).expect("the current revision is never compacted").items
 }
 
 fn budget_resource<'a>(call: &Call<'a>) -> &'a crate::Resource {
     call.state.resource("policy", "poddisruptionbudgets").expect("budgets are served wherever pods are")
 }
 
-/// Says on the pod why it goes, so that its Job does not take its end for a failure. Not done: another write came first.
+/// Records the reason of the deletion on the pod, so that its Job does not count it as a failure. `false` after a
+/// conflict.
 async fn add_disruption_target(call: &Call<'_>, mut pod: ApiObject, stored: &StoredObject) -> ApiResult<bool> {
     let now = rfc3339(call.state.clock.now());
     let condition = json!({
@@ -194,7 +195,7 @@ async fn add_disruption_target(call: &Call<'_>, mut pod: ApiObject, stored: &Sto
     let conditions = status["conditions"].as_array_mut().expect("it was made an array just now");
     let is_ours = |condition: &&mut Value| condition["type"] == "DisruptionTarget";
     match conditions.iter_mut().find(is_ours) {
-        // What was said first is why it goes.
+        // The first reason is kept.
         Some(held) if held["status"] == "True" => return Ok(true),
         Some(held) => *held = condition,
         None => conditions.push(condition),

@@ -12,10 +12,10 @@ use crate::resources::object::ApiObject;
 use crate::server::{ApiServer, ServerState};
 use crate::write::encode;
 
-/// How long Events live when nothing else is said, as upstream.
+/// The default lifetime of Events, as upstream.
 pub const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// Objects that one sweep takes away: a commit of a few milliseconds, between which others have their turn.
+/// Objects that one sweep deletes: a commit of a few milliseconds, so that other writes run in between.
 const MAX_SWEEP_OBJECTS: usize = 256;
 /// The least time between two sweeps, so that objects that expire one after the other go in few commits.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -23,30 +23,33 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const BACKLOG_SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
 impl ApiServer {
-    /// Takes away what has outlived its time, for ever. Whoever runs the server runs this beside it.
+    /// Deletes expired objects, forever. The process that runs the server runs this as a task.
     pub async fn expire(self) {
-        let home = self.state();
+        let server = self.state();
         loop {
-            let swept = sweep(home, home.clock.now()).await;
-            let pause =
-                if swept == MAX_SWEEP_OBJECTS { BACKLOG_SWEEP_INTERVAL } else { until_next(home, home.clock.now()) };
+            let swept = sweep(server, server.clock.now()).await;
+            let pause = if swept == MAX_SWEEP_OBJECTS {
+                BACKLOG_SWEEP_INTERVAL
+            } else {
+                until_next(server, server.clock.now())
+            };
             tokio::time::sleep(pause).await;
         }
     }
 }
 
 /// Takes away a bounded number of objects that have expired at `now`. Returns how many.
-async fn sweep(home: &ServerState, now: Timestamp) -> usize {
-    let expired = home.store.expired(now, MAX_SWEEP_OBJECTS);
+async fn sweep(server: &ServerState, now: Timestamp) -> usize {
+    let expired = server.store.expired(now, MAX_SWEEP_OBJECTS);
     if expired.is_empty() {
         return 0;
     }
     // An object that is written meanwhile is refused, and lives on.
     let writes = expired.iter().map(|stored| delete(stored)).collect();
-    match home.committer.commit(writes, now).await {
+    match server.committer.commit(writes, now).await {
         Ok(answers) => answers.iter().filter(|answer| answer.is_ok()).count(),
         Err(error) => {
-            tracing::error!("expired objects stay: {error}");
+            tracing::error!("expired objects were not deleted: {error}");
             0
         }
     }
@@ -62,8 +65,8 @@ fn delete(stored: &StoredObject) -> ObjectWrite {
     }
 }
 
-fn until_next(home: &ServerState, now: Timestamp) -> Duration {
-    let next = home.store.next_expiry().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+fn until_next(server: &ServerState, now: Timestamp) -> Duration {
+    let next = server.store.next_expiry().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
     // What is written from now on lives at least as long as this.
-    next.map_or(home.event_ttl, |next| next.min(home.event_ttl)).max(SWEEP_INTERVAL)
+    next.map_or(server.event_ttl, |next| next.min(server.event_ttl)).max(SWEEP_INTERVAL)
 }

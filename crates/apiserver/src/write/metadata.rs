@@ -1,4 +1,4 @@
-//! What the server, and nobody else, says in an object's metadata.
+//! The metadata that only the server sets.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const MAX_GENERATED_BASE_BYTES: usize = 63 - 5;
 // Upstream: keeps `managedFields`. Nothing here reads them before server-side apply is served.
 const DROPPED_FIELDS: [&str; 2] = ["managedFields", "selfLink"];
 
-/// Settles that the object lives where the path says.
+/// Checks that namespace and name match the path.
 pub(crate) fn match_request_path(call: &Call<'_>, object: &mut ApiObject) -> ApiResult<()> {
     for field in DROPPED_FIELDS {
         object.metadata_mut().remove(field);
@@ -45,10 +45,10 @@ pub(crate) fn match_request_path(call: &Call<'_>, object: &mut ApiObject) -> Api
     Ok(())
 }
 
-/// Drops owners that are named again, word for word, and says so.
+/// Drops identical duplicate owner references, with a warning.
 pub(crate) fn dedup_owner_references(object: &mut ApiObject, warnings: &mut Vec<String>) {
     let Some(owners) = object.metadata_mut().get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
-    // The text of a value is the same exactly where the value is: fields stand in the order of their names.
+    // Equal values have equal texts, because fields are sorted by name.
     let mut known = BTreeSet::new();
     let mut told = BTreeSet::new();
     let mut repeated: Vec<String> = Vec::new();

@@ -1,12 +1,11 @@
-//! Keeps the log from growing for ever: batches are rewritten in place, oldest first, without the records that no
-//! longer count. A step takes a few neighbouring batches and puts what is left of them back as one; it is part of an
-//! ordinary commit, so it costs no extra wait for the disk and a crash leaves the state before it or after it.
+//! Keeps the log from growing forever: batches are rewritten in place, oldest first, without dead records. A step
+//! takes a few adjacent batches and writes the rest of them back as one. It is part of an ordinary commit, so it costs
+//! no extra sync, and a crash leaves the state before or after it.
 //!
-//! Why a step may drop what it drops: a put counts only while it is the current version of its key. A delete is there
-//! to undo the puts before it; a pass visits batches in order of revision and ends where the log ended when it began,
-//! so those puts lay in batches that this pass has already visited, or lie in this very step, and they were not current
-//! any more. The batch of the commit that a step is part of lies behind the end of the pass, so the log always holds
-//! the last revision.
+//! Why dropping is safe: a put is live only while it is the current version of its key. A delete undoes the puts
+//! before it. A pass visits batches in order of revision and ends where the log ended when it started. So those puts
+//! were in batches that this pass has already visited, or are in this step, and they are no longer current. The batch
+//! of the commit that a step is part of lies after the end of the pass, so the log always has the last revision.
 
 use redb::{ReadableTable, Table};
 use types::Revision;
@@ -15,19 +14,19 @@ use super::DiskError;
 use super::record::BatchReader;
 use crate::object::{Op, StoreKey};
 
-/// A walk over the log as it was when the walk began.
+/// A pass over the log as it was when the pass started.
 pub(super) struct CheckpointPass {
     /// Batches before this one are done.
     next: u64,
-    /// The last revision of the log at the time.
+    /// The last revision of the log at that time.
     end: u64,
 }
 
-/// What a step came to.
+/// The result of a step.
 pub(super) struct CheckpointStep {
-    /// How many bytes the log lost.
+    /// How many bytes were dropped from the log.
     pub dropped_bytes: u64,
-    /// Nothing is left to visit.
+    /// Whether nothing is left to visit.
     pub is_last: bool,
 }
 
@@ -64,7 +63,7 @@ impl CheckpointPass {
         let Some(last) = visited.last() else { return Ok(CheckpointStep { dropped_bytes: 0, is_last: true }) };
         self.next = last + 1;
         let dropped_bytes = bytes_before - kept.len() as u64;
-        // A batch that lost nothing stays as it is; several become one even so, which makes the next pass shorter.
+        // A batch without dead records stays as it is. Several are merged anyway, which makes the next pass shorter.
         if dropped_bytes > 0 || visited.len() > 1 {
             for first in visited {
                 batches.remove(first)?;

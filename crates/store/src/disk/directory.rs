@@ -1,6 +1,6 @@
-//! The data directory: who may use it, how a file comes to be in it, and how much room its file system has.
+//! The data directory: its permissions, how its files are created, and the free space of its file system.
 //!
-//! Nothing in it is opened through a link, and nothing that another user can write is believed.
+//! Nothing in it is opened through a link, and no file that another user can write is trusted.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -12,17 +12,17 @@ use types::Revision;
 use super::high_water::{self, HighWaterMark};
 use super::{DiskError, OpenError};
 
-/// The file that holds the objects.
+/// The file with the objects.
 pub const OBJECTS_FILE: &str = "objects.redb";
-/// The name it has until it is whole.
+/// Its name until it is complete.
 const TEMPORARY_FILE: &str = "objects.redb.new";
-/// Locked by the one process that uses the directory; says its process id.
+/// Locked by the process that uses the directory; contains its process id.
 pub const LOCK_FILE: &str = "lock";
 
-/// Tells how many bytes are free; a test may tell what it likes.
+/// Returns the free bytes. Tests pass their own.
 pub type FreeSpaceProbe = Box<dyn FnMut() -> io::Result<u64> + Send>;
 
-/// What is free to this user on the file system of `directory`.
+/// The free space of this user on the file system of `directory`.
 pub fn free_space_probe(directory: &Path) -> FreeSpaceProbe {
     let directory = directory.to_owned();
     Box::new(move || free_bytes(&directory))
@@ -36,14 +36,15 @@ fn free_bytes(directory: &Path) -> io::Result<u64> {
 
 #[cfg(not(unix))]
 fn free_bytes(_: &Path) -> io::Result<u64> {
-    // Nobody was asked: a full disk then shows as a failed write, which is fatal but loses nothing.
+    // Free space is unknown here. A full disk then shows as a failed write, which is fatal but loses nothing.
     Ok(u64::MAX)
 }
 
-/// The right to use a directory, until it is dropped.
+/// The lock of a directory, until it is dropped.
 pub(crate) struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
 
-/// Makes the directory, for its owner only, unless it is there. One that is there must be no other user's to write.
+/// Creates the directory with access for its owner only, unless it exists. An existing one must not be writable for
+/// other users.
 pub(super) fn create_if_missing(directory: &Path) -> Result<(), OpenError> {
     if directory.is_dir() {
         return refuse_exposed(directory);
@@ -67,7 +68,7 @@ fn refuse_exposed(directory: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// How another user than this one (and root) can write what `metadata` is of; `None` when no other can.
+/// How another user (apart from root) can write the file of `metadata`; `None` when no other can.
 #[cfg(unix)]
 pub fn exposure(metadata: &Metadata) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
@@ -85,13 +86,13 @@ pub fn exposure(_: &Metadata) -> Option<String> {
     None
 }
 
-/// Opens `path` as `options` say, for the owner alone where it is made. Never opens what a link points to, nor anything
-/// but a regular file, nor a file that has other names: what is written here would show under them.
+/// Opens `path` with `options`; a new file is accessible for its owner only. Refuses symbolic links, anything but
+/// regular files, and files with several hard links, which would show our data under other names.
 pub fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // Without NONBLOCK a planted pipe would be waited for.
+        // Without NONBLOCK, opening a planted pipe would block.
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         options.mode(0o600).custom_flags(flags.bits().cast_signed());
     }
@@ -121,7 +122,7 @@ fn has_other_names(_: &Metadata) -> bool {
     false
 }
 
-/// The same for a file whose content is believed: one that another user can write is refused.
+/// The same for a file whose content is trusted: refuses one that another user can write.
 pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = open_unlinked(options, path)?;
     match exposure(&file.metadata()?) {
@@ -130,13 +131,13 @@ pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
     }
 }
 
-/// Whether [`open_unlinked`] or [`open_trusted`] refused a file, and not the system.
+/// Whether [`open_unlinked`] or [`open_trusted`] refused the file, and not the system.
 pub fn is_untrusted(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::PermissionDenied, io::ErrorKind::InvalidInput];
     error.raw_os_error().is_none() && kinds.contains(&error.kind())
 }
 
-/// Keeps other processes out.
+/// Locks out other processes.
 pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock, OpenError> {
     let path = directory.join(LOCK_FILE);
     let fail = |source| OpenError::io(&path, source);
@@ -144,14 +145,14 @@ pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock, OpenError> {
     let mut file = open_unlinked(options.read(true).write(true).create(true).truncate(false), &path).map_err(fail)?;
     match file.try_lock() {
         Ok(()) => {
-            // Who it is is a courtesy, which a full disk or a file of another user may deny.
+            // The process id is informational. A full disk or a file of another user may prevent writing it.
             let _ = restrict_to_owner(&file);
             let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
             Ok(DirectoryLock(file))
         }
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
-            // Who it is is a courtesy; that it is locked is the point.
+            // The process id is informational; the lock itself decides.
             let _ = file.read_to_string(&mut holder);
             Err(OpenError::Locked { directory: directory.to_owned(), pid: holder.trim().parse().ok() })
         }
@@ -159,15 +160,15 @@ pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock, OpenError> {
     }
 }
 
-/// Takes away what others may do with a file.
+/// Removes the permissions of other users.
 fn restrict_to_owner(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     Ok(())
 }
 
-/// The file of a locked directory, made by `fill` when there is none. A crash at any point leaves no file or a whole
-/// one: it is filled under another name first.
+/// The file of a locked directory, created with `fill` if it is missing. A crash leaves no file or a complete one,
+/// because it is filled under another name first.
 pub(super) fn open_or_create_file(
     directory: &Path,
     fill: impl FnOnce(&Path, File) -> Result<(), OpenError>,
@@ -189,8 +190,8 @@ pub(super) fn open_or_create_file(
     open_existing_file(directory)
 }
 
-/// The file of a directory that has one. It is locked until it is closed, because the lock file may have been removed
-/// under the process that holds it.
+/// The existing file of a directory. It is locked until it is closed, because the lock file may be removed while a
+/// process holds it.
 pub(crate) fn open_existing_file(directory: &Path) -> Result<(PathBuf, File), OpenError> {
     let path = directory.join(OBJECTS_FILE);
     let fail = |source| OpenError::io(&path, source);
@@ -202,7 +203,7 @@ pub(crate) fn open_existing_file(directory: &Path) -> Result<(PathBuf, File), Op
     }
 }
 
-/// The storage of the high-water mark, made when there is none.
+/// The storage of the high-water mark, created if it is missing.
 pub(super) fn open_high_water(directory: &Path) -> Result<FileBackend, OpenError> {
     let path = directory.join(high_water::FILE);
     let is_new = !is_there(&path)?;
@@ -213,7 +214,7 @@ pub(super) fn open_high_water(directory: &Path) -> Result<FileBackend, OpenError
         high_water::initialize(&storage).map_err(|error| error.into_open_error(&path))?;
         sync_directory(directory)?;
     }
-    // Read here as well, so that a damaged mark is not taken for damaged objects.
+    // Read here as well, so that a damaged mark is not reported as damaged objects.
     committed_revision(directory)?;
     Ok(storage)
 }
@@ -234,7 +235,7 @@ fn storage(path: &Path, file: File) -> Result<FileBackend, OpenError> {
     FileBackend::new(file).map_err(|error| DiskError::from(error).into_open_error(path))
 }
 
-/// Whether there is something of this name, be it a link.
+/// Whether a file or link of this name exists.
 fn is_there(path: &Path) -> Result<bool, OpenError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
@@ -243,7 +244,7 @@ fn is_there(path: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// A name outlives a power cut only when its directory was synced.
+/// A new name survives a power failure only after its directory is synced.
 fn sync_directory(directory: &Path) -> Result<(), OpenError> {
     let synced = File::open(directory).and_then(|open| open.sync_all());
     synced.map_err(|source| OpenError::io(directory, source))

@@ -1,9 +1,9 @@
-//! The high-water mark: the last committed revision, kept apart from the objects.
+//! The high-water mark: the last committed revision, stored apart from the objects.
 //!
-//! The database keeps its last two commits and, when the newer one cannot be read, goes back to the older one without
-//! a word. The mark tells that from a fresh state. It is written after a commit is on disk, so it is never ahead of what
-//! an honest disk holds, and without a sync of its own: it survives the end of the process, and after a power failure
-//! it may be a few revisions old, which makes it a weaker check and never a false one.
+//! redb keeps its last two commits and, when the newer one cannot be read, silently falls back to the older one. The
+//! mark detects that. It is written after a commit is on disk, so it is never ahead of the disk, and without a sync of
+//! its own. It survives the end of the process. After a power failure it may be a few revisions old, which makes it a
+//! weaker check but never a wrong one.
 
 use redb::StorageBackend;
 use types::Revision;
@@ -12,7 +12,7 @@ use super::{DiskError, corrupted};
 
 /// The mark's file.
 pub const FILE: &str = "high-water";
-/// `<revision, 20 digits> <crc32 of those digits, 8 hex digits>\n`: every mark is as long as the one it replaces.
+/// `<revision, 20 digits> <crc32 of those digits, 8 hex digits>\n`: all marks have the same length.
 const BYTES: usize = 30;
 
 /// The mark of one data file.
@@ -20,12 +20,12 @@ const BYTES: usize = 30;
 pub(crate) struct HighWaterMark(Box<dyn StorageBackend>);
 
 impl HighWaterMark {
-    /// The mark that `storage` holds.
+    /// The mark in `storage`.
     pub fn new(storage: Box<dyn StorageBackend>) -> HighWaterMark {
         HighWaterMark(storage)
     }
 
-    /// The highest revision known to be committed; none is known to an empty file.
+    /// The highest revision known to be committed; zero for an empty file.
     pub fn read(&self) -> Result<Revision, DiskError> {
         let len = self.0.len().map_err(redb::StorageError::from)?;
         if len == 0 {
@@ -41,13 +41,13 @@ impl HighWaterMark {
         if bytes == encode(revision) { Ok(revision) } else { Err(unreadable()) }
     }
 
-    /// Notes that everything up to `revision` is on disk.
+    /// Records that everything up to `revision` is on disk.
     pub fn raise(&self, revision: Revision) {
-        // An older mark is a weaker check, and no reason to refuse a write that is kept.
+        // An older mark is a weaker check, and no reason to refuse a stored write.
         let _ = self.0.write(0, &encode(revision));
     }
 
-    /// The same, and has it outlive a power failure.
+    /// The same, and syncs it to disk.
     pub fn write_durably(&self, revision: Revision) -> Result<(), DiskError> {
         self.0.write(0, &encode(revision)).map_err(redb::StorageError::from)?;
         Ok(self.0.sync_data().map_err(redb::StorageError::from)?)
@@ -56,17 +56,17 @@ impl HighWaterMark {
 
 impl Drop for HighWaterMark {
     fn drop(&mut self) {
-        // Without it the mark is only as new as the system has written it.
+        // Without this sync the mark is only as new as the system has written it.
         let _ = self.0.sync_data();
     }
 }
 
-/// Writes the mark of a store without commits, so that an empty file is never one that was begun.
+/// Writes the mark of an empty store, so that an empty file is always a truncated mark.
 pub(crate) fn initialize(storage: &impl StorageBackend) -> Result<(), DiskError> {
     Ok(storage.write(0, &encode(Revision::ZERO)).map_err(redb::StorageError::from)?)
 }
 
-/// An error for an empty file: the mark that stood there was cut off, and knows of no commit.
+/// Fails for an empty file: the mark was truncated.
 pub(crate) fn ensure_initialized(storage: &impl StorageBackend) -> Result<(), DiskError> {
     if storage.len().map_err(redb::StorageError::from)? == 0 { Err(unreadable()) } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
-//! A storage whose changes stay in memory until they are written through. A check never does that; an open does it
-//! once it has seen that the file holds what it should, so that a file that is refused is left as it was found.
+//! A storage whose changes stay in memory until they are written through. A check never writes through. An open does
+//! it once it has verified the content, so that a refused file stays unchanged.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,23 +17,23 @@ pub(crate) struct Overlay(Arc<Layers>);
 #[derive(Debug)]
 struct Layers {
     below: Box<dyn StorageBackend>,
-    /// Unset once changes go straight to the storage below.
+    /// Unset once changes go directly to the storage below.
     staged: RwLock<Option<StagedChanges>>,
-    /// A change was refused for lack of room since the last [`Overlay::stage`].
+    /// A change failed for lack of space since the last [`Overlay::stage`].
     out_of_space: AtomicBool,
-    /// One failed otherwise since then.
+    /// A change failed for another reason since then.
     failed: AtomicBool,
 }
 
-/// What would change below.
+/// Changes that are not written yet.
 #[derive(Debug)]
 struct StagedChanges {
-    /// How much of the storage below still shows through: behind this it was cut off, or never was.
+    /// How much of the storage below is still visible: the rest was truncated or never existed.
     below_len: u64,
     len: u64,
-    /// What was written, by page.
+    /// The written pages.
     written: BTreeMap<u64, Vec<u8>>,
-    /// The same in the order it came, syncs included.
+    /// The same changes in order, including syncs.
     journal: Vec<StagedChange>,
 }
 
@@ -45,7 +45,7 @@ enum StagedChange {
 }
 
 impl Overlay {
-    /// Over `below`, which is only read until [`Overlay::write_through`].
+    /// An overlay over `below`, which is only read until [`Overlay::write_through`].
     pub fn new(below: impl StorageBackend) -> io::Result<Overlay> {
         let overlay = Overlay(Arc::new(Layers {
             below: Box::new(below),
@@ -57,7 +57,7 @@ impl Overlay {
         Ok(overlay)
     }
 
-    /// Keeps changes in memory from now on, and forgets those that were kept so.
+    /// Keeps changes in memory from now on, and drops those that were staged before.
     pub fn stage(&self) -> io::Result<()> {
         self.0.out_of_space.store(false, Ordering::Relaxed);
         self.0.failed.store(false, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Makes the changes so far below, in the order they came, and all later ones at once.
+    /// Applies the staged changes in order; later ones go directly to the storage below.
     pub fn write_through(&self) -> io::Result<()> {
         let mut staged = self.0.staged.write().unwrap_or_else(PoisonError::into_inner);
         for change in staged.take().into_iter().flat_map(|staged| staged.journal) {
@@ -80,19 +80,19 @@ impl Overlay {
         Ok(())
     }
 
-    /// Whether changes failed for lack of room and for nothing else. What was synced before is then still there.
+    /// Whether changes failed only for lack of space. Everything synced before is then still available.
     pub fn failed_only_for_space(&self) -> bool {
         self.0.out_of_space.load(Ordering::Relaxed) && !self.0.failed.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a failed change.
+    /// Records a failed change.
     fn record_failure(&self, error: &io::Error) {
-        let is_room = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        let flag = if is_room { &self.0.out_of_space } else { &self.0.failed };
+        let is_out_of_space = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let flag = if is_out_of_space { &self.0.out_of_space } else { &self.0.failed };
         flag.store(true, Ordering::Relaxed);
     }
 
-    /// Changes what is staged, or the storage below.
+    /// Changes the staged content, or the storage below.
     fn change(
         &self,
         stage: impl FnOnce(&mut StagedChanges, &dyn StorageBackend) -> io::Result<()>,
@@ -129,7 +129,7 @@ impl StorageBackend for Overlay {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        // After a sync that failed nothing is known of what was to be synced, whatever the reason.
+        // After a failed sync the state of the unsynced data is unknown, whatever the reason.
         let sync = |below: &dyn StorageBackend| {
             below.sync_data().inspect_err(|_| self.0.failed.store(true, Ordering::Relaxed))
         };
@@ -156,10 +156,10 @@ impl StagedChanges {
         Ok(())
     }
 
-    /// What the storage below has there; zeros behind its end.
+    /// The content of the storage below; zeros after its end.
     fn read_below(&self, below: &dyn StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let there = usize::try_from(self.below_len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
-        let (from_below, behind) = out.split_at_mut(there);
+        let available = usize::try_from(self.below_len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        let (from_below, behind) = out.split_at_mut(available);
         behind.fill(0);
         if from_below.is_empty() { Ok(()) } else { below.read(offset, from_below) }
     }
@@ -186,7 +186,7 @@ impl StagedChanges {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         if len < self.len {
-            // What is cut off reads as zeros should the storage grow again.
+            // Truncated bytes read as zeros if the storage grows again.
             self.below_len = self.below_len.min(len);
             self.written.split_off(&len.div_ceil(PAGE_BYTES));
             let within = (len % PAGE_BYTES) as usize;
@@ -200,7 +200,7 @@ impl StagedChanges {
     }
 }
 
-/// Cuts `length` bytes from `offset` on by page: the page, where in it, and which of the bytes.
+/// Splits `length` bytes from `offset` by page: the page, the offset in it, and the range of the bytes.
 fn page_spans(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! A record as bytes: its length, its checksum, then what it says. The key comes first, so that a damaged record can
+//! A record as bytes: its length, its checksum, then its payload. The key comes first, so that a damaged record can
 //! still be named.
 //!
 //! Numbers are little-endian; a text is its length (u32) and its bytes.
@@ -6,10 +6,10 @@
 //! ```text
 //! record   = length of payload (u32), crc32 of payload (u32), payload
 //! payload  = op (u8: 1 put, 2 delete), revision (u64), resource, namespace, name, and for a put:
-//!            created (u64), uid, marks (u8), labels, nobody, fields, then the document up to the end
+//!            created (u64), uid, marks (u8), labels, reserved, fields, then the document up to the end
 //! marks    = 1 if deleting, plus 2 if the object expires; then seconds (i64) and nanoseconds (i32) since 1970 follow
 //! labels   = count (u32), each a name and a value; fields alike
-//! nobody   = count (u32), each a text: once the uids of owners, which nobody asked for; now none is written
+//! reserved = count (u32), each a text: formerly the uids of owners; now always empty
 //! ```
 
 use std::collections::BTreeSet;
@@ -31,15 +31,15 @@ const EXPIRES: u8 = 2;
 /// Length and checksum.
 const HEAD_BYTES: usize = 8;
 
-/// A record that does not say what was once written.
+/// A record that cannot be read or does not match its checksum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}record {index} of the batch at revision {batch} is damaged: {why}", KeyPrefix(key))]
 pub struct DamagedRecord {
-    /// Whose record it is, as far as that can be read.
+    /// The key of the record, as far as it can be read.
     pub key: Option<StoreKey>,
-    /// The batch it stands in, by its first revision.
+    /// The batch, by its first revision.
     pub batch: Revision,
-    /// Its place in the batch, from 0.
+    /// Its position in the batch, from 0.
     pub index: usize,
     /// What is wrong.
     pub why: &'static str,
@@ -64,14 +64,14 @@ pub(super) fn encode(op: Op, object: &StoredObject, batch: &mut Vec<u8>) {
     head[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
 }
 
-/// How many bytes [`encode`] appends for a put.
+/// The number of bytes that [`encode`] appends for a put.
 pub(super) fn encoded_len(object: &StoredObject) -> u64 {
     let mut count = ByteCounter(HEAD_BYTES as u64);
     encode_payload(Op::Put, object, &mut count);
     count.0
 }
 
-/// Takes bytes, or only counts them.
+/// Receives bytes, or only counts them.
 trait Sink {
     fn put_bytes(&mut self, bytes: &[u8]);
 
@@ -103,7 +103,7 @@ impl Sink for ByteCounter {
         self.0 += bytes.len() as u64;
     }
 
-    // Counted without being unpacked.
+    // Counted without unpacking.
     fn put_document(&mut self, object: &StoredObject) {
         self.0 += object.size() as u64;
     }
@@ -116,7 +116,7 @@ fn encode_payload(op: Op, object: &StoredObject, sink: &mut impl Sink) {
     sink.put_str(&object.key.namespace);
     sink.put_str(&object.key.name);
     if op == Op::Delete {
-        // History begins anew with each start, so nobody will ask for the last state.
+        // History starts anew with each start, so the last state is never read.
         return;
     }
     let StoredMeta { uid, labels, fields, deleting, expires } = &object.meta;
@@ -142,22 +142,22 @@ fn encode_payload(op: Op, object: &StoredObject, sink: &mut impl Sink) {
     sink.put_document(object);
 }
 
-/// A record whose checksum holds, still as bytes.
+/// A record with a valid checksum, not decoded yet.
 pub(super) struct RawRecord<'a> {
     pub op: Op,
     pub key: StoreKey,
     pub revision: Revision,
-    /// All of it, as it stands in the batch.
+    /// All of its bytes in the batch.
     pub bytes: &'a [u8],
-    /// What follows the key.
+    /// The bytes after the key.
     rest: &'a [u8],
     index: usize,
 }
 
-/// Reads the records of batches, one after the other.
+/// Reads the records of batches.
 #[derive(Default)]
 pub(super) struct BatchReader {
-    /// Every key of a resource shares its name.
+    /// All keys of a resource share its name.
     resources: BTreeSet<Arc<str>>,
 }
 
@@ -192,7 +192,7 @@ impl BatchReader {
         Ok(records)
     }
 
-    /// The whole of a record.
+    /// Decodes a whole record.
     pub fn decode(&self, batch: Revision, raw: RawRecord<'_>) -> Result<LogRecord, DamagedRecord> {
         let RawRecord { op, key, revision, rest, index, .. } = raw;
         let object = match op {
@@ -264,7 +264,7 @@ fn decode_meta(from: &mut PayloadReader<'_>) -> Option<(Revision, StoredMeta)> {
     Some((created, StoredMeta { uid, labels: labels.into_iter().collect(), fields, deleting, expires }))
 }
 
-/// What is left of a payload.
+/// The unread rest of a payload.
 struct PayloadReader<'a>(&'a [u8]);
 
 impl<'a> PayloadReader<'a> {
@@ -350,7 +350,8 @@ mod tests {
         for length in 1..batch().len() {
             let whole = batch();
             let first = u32::from_le_bytes(*whole.first_chunk().unwrap()) as usize + HEAD_BYTES;
-            // A batch that is cut between two records is whole as far as it goes; the database keeps its length.
+            // A batch that is truncated between two records is valid as far as it goes; the database stores its
+            // length.
             assert_eq!(
                 BatchReader::default().read_batch(Revision(7), &whole[..length]).is_ok(),
                 length == first,

@@ -1,4 +1,4 @@
-//! What the store's tests share: small objects and a way to write them.
+//! Shared by the store's tests: small objects and functions that write them.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod power;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use phalanx_store::{Document, ObjectWrite, Op, Precondition, Store, StoreKey, StoredMeta, StoredObject, WriteRefusal};
 use types::{Revision, Timestamp};
 
-/// What documents begin with: enough text that they are packed when they have come to rest.
+/// The start of every document: long enough that it is packed.
 fn filled_head() -> String {
     format!(r#"{{"filling":"{}","metadata":{{"resourceVersion":""#, "lorem ipsum ".repeat(25))
 }
 
-/// A document that carries one number.
+/// A document with one number.
 pub fn document(value: u32) -> Document {
     let head = filled_head();
     Document::new(format!(r#"{head}"}},"value":{value}}}"#).into_bytes(), head.len())
@@ -22,9 +22,9 @@ pub fn document(value: u32) -> Document {
 /// The number in a stored document.
 pub fn value(object: &StoredObject) -> u32 {
     let bytes = object.bytes();
-    let text = std::str::from_utf8(&bytes).expect("documents are text");
+    let text = std::str::from_utf8(&bytes).expect("documents are UTF-8");
     let expected_head = format!(r#"{}{}"}},"value":"#, filled_head(), object.revision);
-    let rest = text.strip_prefix(&expected_head).expect("the object's revision is filled in");
+    let rest = text.strip_prefix(&expected_head).expect("the document has the object's revision");
     rest.trim_end_matches('}').parse().expect("the value is a number")
 }
 
@@ -54,12 +54,12 @@ pub fn commit(store: &Store, write: ObjectWrite) -> Result<Arc<StoredObject>, Wr
 }
 
 pub fn commit_at(store: &Store, write: ObjectWrite, now: Timestamp) -> Result<Arc<StoredObject>, WriteRefusal> {
-    let mut answers = store.commit(vec![write], now).expect("memory does not fail");
-    assert_eq!(answers.len(), 1);
-    answers.remove(0)
+    let mut results = store.commit(vec![write], now).expect("memory does not fail");
+    assert_eq!(results.len(), 1);
+    results.remove(0)
 }
 
-/// Creates and returns the revision.
+/// Creates an object and returns its revision.
 pub fn create(store: &Store, name: &str) -> Revision {
     commit(store, put(pod(name), Precondition::Absent, 0)).expect("the name is free").revision
 }

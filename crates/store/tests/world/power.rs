@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use redb::StorageBackend;
 use types::Random;
 
-/// What a disk writes in one go.
+/// The size of an atomic write.
 const SECTOR_BYTES: usize = 512;
 
-/// Whether a sync does what it says.
+/// Whether a sync is honest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncBehavior {
     Honest,
-    /// Returns without having done anything.
+    /// Returns without doing anything.
     Ignored,
 }
 
@@ -23,21 +23,21 @@ pub enum SyncBehavior {
 pub struct SimulatedDisk(Arc<Mutex<SimulatedDiskState>>);
 
 struct SimulatedDiskState {
-    /// What survives for certain.
+    /// What certainly survives.
     synced: Vec<u8>,
     /// What the running process sees.
     current: Vec<u8>,
-    /// What has been done since the last sync.
+    /// Changes since the last sync.
     unsynced: Vec<UnsyncedChange>,
     syncs: SyncBehavior,
     random: Random,
-    /// One operation in so many meets a power cut; 0 is never.
+    /// One operation in this many has a power cut; 0 is never.
     cut_one_in: u64,
-    /// What power cuts have left behind so far.
+    /// The images of the power cuts so far.
     images: Vec<Vec<u8>>,
     /// How many more operations succeed.
     operations_left: Option<u64>,
-    /// How many more bytes can be written behind the first page, which is there already.
+    /// How many more bytes can be written after the first page, which already exists.
     bytes_left: Option<u64>,
 }
 
@@ -65,31 +65,31 @@ impl SimulatedDisk {
         self.lock().cut_one_in = count;
     }
 
-    /// From the operation after the next `count` ones on the disk answers with errors.
+    /// After the next `count` operations every operation fails.
     pub fn fail_after(&self, count: u64) {
         self.lock().operations_left = Some(count);
     }
 
-    /// From now on there is only so much room; `None` is plenty.
+    /// Limits the free space; `None` is unlimited.
     pub fn set_free_bytes(&self, bytes: Option<u64>) {
         self.lock().bytes_left = bytes;
     }
 
-    /// What the power cuts since the last call have left behind. The process went on each time.
+    /// The images of the power cuts since the last call. The process continued each time.
     pub fn take_images(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.lock().images)
     }
 
-    /// What a power cut right now leaves behind.
+    /// The image that a power cut now leaves.
     pub fn image(&self) -> Vec<u8> {
         self.lock().image()
     }
 
     fn lock(&self) -> MutexGuard<'_, SimulatedDiskState> {
-        self.0.lock().expect("nothing panics while it holds the disk")
+        self.0.lock().expect("no panic happens under this lock")
     }
 
-    /// Every operation that changes something begins here.
+    /// Every changing operation starts here.
     fn begin_operation(&self) -> io::Result<MutexGuard<'_, SimulatedDiskState>> {
         let mut state = self.lock();
         if let Some(left) = &mut state.operations_left {
@@ -104,7 +104,7 @@ impl SimulatedDisk {
 }
 
 impl SimulatedDiskState {
-    /// Everything that was synced, and of the rest some, in any order, torn between sectors.
+    /// Everything that was synced, and some of the rest, in any order, torn between sectors.
     fn image(&self) -> Vec<u8> {
         let mut image = self.synced.clone();
         let mut changes: Vec<&UnsyncedChange> = self.unsynced.iter().collect();

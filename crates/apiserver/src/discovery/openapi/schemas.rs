@@ -69,7 +69,7 @@ pub(super) fn meta(name: &str) -> String {
     format!("{META}.{name}")
 }
 
-/// A pointer with room for more beside it, as fields need it; clients expect it even where there is no more.
+/// A reference inside `allOf`, as fields need it; clients expect it even without other entries.
 fn field_reference(name: &str) -> Value {
     json!({"allOf": [reference(name)]})
 }
@@ -130,7 +130,7 @@ impl Components {
                 let of = self.table.object(of);
                 let name = full_name(&of.name);
                 if !self.schemas.contains_key(&name) {
-                    // A type may hold itself, so its name stands before its schema is known.
+                    // A type may contain itself, so its name is inserted before its schema is known.
                     self.schemas.insert(name.clone(), Value::Null);
                     let schema = self.object(of);
                     self.schemas.insert(name.clone(), schema);

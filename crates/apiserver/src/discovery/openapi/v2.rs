@@ -14,7 +14,8 @@ use crate::response::body::Body;
 use crate::response::status::{ApiResult, Status};
 
 const TITLE: &str = "Kubernetes";
-/// What kubectl asks for, and the spelling of the answer: clients in Go read no media type with an `@`.
+/// The media type that kubectl requests, and the spelling of the response: clients in Go read no media type with an
+/// `@`.
 const PROTOBUF: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",

@@ -1,4 +1,4 @@
-//! A certificate with its key: made, read back, and asked what it says.
+//! A certificate with its key: created, read back, and parsed.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ pub(super) struct CertificatePair {
     info: CertificateInfo,
 }
 
-/// What a certificate says, as far as we ask.
+/// The fields of a certificate that we use.
 #[derive(Clone, Debug)]
 struct CertificateInfo {
     /// Common name of the subject.
@@ -83,7 +83,7 @@ impl CertificatePair {
 
     /// A client's certificate, issued by this CA: the user is its name, the groups are its organizations.
     pub fn issue_client(&self, identity: &Identity, lifetime: Lifetime) -> Result<CertificatePair, PkiError> {
-        // Everyone who is known is authenticated; a certificate need not say so.
+        // Every known user is authenticated, whatever the certificate says.
         let groups: Vec<&str> =
             identity.groups.iter().map(String::as_str).filter(|&group| group != "system:authenticated").collect();
         let mut params = params(&identity.user, &groups, lifetime);

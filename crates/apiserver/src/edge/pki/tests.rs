@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::edge::authentication;
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Dir(PathBuf);
 
 impl Dir {

@@ -1,4 +1,4 @@
-//! How long, as people say it: two units at most, and one where the second would not matter.
+//! Durations for people: two units at most, and one where the second would not matter.
 
 use jiff::SignedDuration;
 

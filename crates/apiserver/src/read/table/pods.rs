@@ -1,4 +1,4 @@
-//! Pods as rows. What a pod is doing is told from its containers, the last one that says something first.
+//! Pods as rows. The status is derived from the containers; the last one with a reason wins.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ struct ContainerSummary<'a> {
     /// How many are meant to run as long as the pod does; init containers may be among them.
     containers: usize,
     restarts: Restarts<'a>,
-    /// The restarts of those init containers that run on beside the others.
+    /// The restarts of sidecars: init containers that keep running.
     sidecar_restarts: Restarts<'a>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> ContainerSummary<'a> {
             sidecar_restarts: Restarts::default(),
         };
         let initializing = seen.summarize_init_containers(spec, status);
-        // A pod that is initialized is told by its containers, whatever its init containers still say.
+        // The status of an initialized pod comes from its containers, whatever its init containers report.
         if !initializing || is_true(status, "Initialized") {
             // Steps that are done no longer count.
             seen.restarts = seen.sidecar_restarts;
@@ -147,7 +147,7 @@ impl<'a> ContainerSummary<'a> {
     }
 }
 
-/// What the pod is doing as long as no container says anything.
+/// The status of the pod when no container reports one.
 fn first_state(pod: &ApiObject) -> String {
     let status = &pod.document()["status"];
     let gated = condition(status, "PodScheduled").is_some_and(|condition| condition["reason"] == "SchedulingGated");
@@ -158,7 +158,7 @@ fn first_state(pod: &ApiObject) -> String {
     }
 }
 
-/// An init container that runs on beside the others.
+/// A sidecar: an init container that keeps running.
 fn is_sidecar(container: &Value) -> bool {
     container["restartPolicy"] == "Always"
 }

@@ -34,7 +34,7 @@ fn view<V: View>(object: &ApiObject) -> Option<V> {
     V::decode(object.document().to_string().as_bytes()).ok()
 }
 
-/// Whether the namespace opts out, and the Job says nothing else.
+/// Whether the namespace opts out and the Job does not opt in.
 fn opts_out(call: &Call<'_>, job: &JobView) -> bool {
     let says = |meta: &MetaView| meta.labels.get(GROUPS_LABEL).cloned();
     let namespaces = call.state.resource("", "namespaces").expect("namespaces are served");
@@ -45,11 +45,11 @@ fn opts_out(call: &Call<'_>, job: &JobView) -> bool {
     job.spec.scheduling.is_none() && said.is_some_and(|said| said == "disabled")
 }
 
-/// Whether a Workload stands for the Job that the Job controller did not make: then that says how it is scheduled.
+/// Whether the Job has a Workload that the Job controller did not create. Then that decides how it is scheduled.
 fn has_users_workload(call: &Call<'_>, job: &JobView) -> bool {
     let Some(workloads) = call.state.resource("scheduling.k8s.io", "workloads") else { return false };
     let query = ListQuery { namespace: Some(job.metadata.namespace.clone()), ..ListQuery::all(&workloads.store_name) };
-    let listed = call.state.store.list(&query, &mut |_| true).expect("the present is never gone");
+    let listed = call.state.store.list(&query, &mut |_| true).expect("the current revision is never compacted");
     listed.items.iter().filter_map(|stored| WorkloadView::decode(&stored.bytes()).ok()).any(|workload| {
         let stands_for = workload.spec.controller_ref.as_ref().is_some_and(|reference| {
             reference.kind == "Job"

@@ -1,4 +1,4 @@
-//! The life of namespaces: nothing is made in one that is not there or on its way out, and some never go.
+//! The life cycle of namespaces: nothing is created in a missing or terminating one, and some are never deleted.
 
 use store::StoredObject;
 

@@ -62,7 +62,7 @@ fn priority_classes<'a>(call: &Call<'a>) -> &'a Resource {
 fn global_defaults(call: &Call<'_>) -> Vec<PriorityClass> {
     let query = ListQuery::all(&priority_classes(call).store_name);
     let listed = call.state.store.list(&query, &mut |stored| stored_field(&stored.meta, "globalDefault") == "true");
-    listed.expect("the present is never gone").items.iter().map(|stored| read_class(stored)).collect()
+    listed.expect("the current revision is never compacted").items.iter().map(|stored| read_class(stored)).collect()
 }
 
 fn read_class(stored: &StoredObject) -> PriorityClass {

@@ -21,7 +21,7 @@ pub(super) fn add_protection_finalizer(attributes: &Attributes<'_>, group: &mut 
     let finalizers = group.metadata_mut().entry("finalizers").or_insert_with(|| json!([]));
     match finalizers {
         Value::Array(held) => held.push(PROTECTION_FINALIZER.into()),
-        // Null stands for none; anything else is no list, which decoding is about to say.
+        // Null means none; decoding reports any other type.
         Value::Null => *finalizers = json!([PROTECTION_FINALIZER]),
         _ => {}
     }

@@ -4,7 +4,7 @@ use super::{Attributes, Operation, is_resource};
 use crate::resources::object::ApiObject;
 use crate::response::status::{ApiResult, Status};
 
-/// Refuses a new pod that asks for a runtime class.
+/// Refuses a new pod with a runtime class.
 pub(super) fn reject_runtime_class(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
     if attributes.operation != Operation::Create || !is_resource(call, "", "pods") {

@@ -1,4 +1,4 @@
-//! Nodes that are not ready or out of reach: for how long a pod stands that, unless it says so itself.
+//! How long a pod tolerates nodes that are not ready or unreachable, unless it says so itself.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::response::status::ApiResult;
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const SECONDS: i64 = 300;
 
-/// Gives a pod a toleration of each taint that it says nothing about.
+/// Adds a toleration for each taint that the pod does not mention.
 pub(super) fn add_default_tolerations(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
     if attributes.operation == Operation::UpdateSubresource || !is_resource(attributes.call, "", "pods") {
         return Ok(());
@@ -20,7 +20,7 @@ pub(super) fn add_default_tolerations(attributes: &Attributes<'_>, pod: &mut Api
     if held.is_null() {
         *held = json!([]);
     }
-    // Anything else is no list, which decoding is about to say.
+    // Decoding reports any other type.
     let Some(held) = held.as_array_mut() else { return Ok(()) };
     let says_nothing = |taint: &&str| {
         let text = |toleration: &Value, field: &str| toleration[field].as_str().unwrap_or_default().to_owned();
