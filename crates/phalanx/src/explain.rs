@@ -1,4 +1,4 @@
-//! `phalanx explain`: why a group or a pod waits, or why it is where it is, from what the cluster says about it.
+//! `phalanx explain`: why a group or a pod waits, or why it was placed where it is.
 
 use std::io::Write;
 
@@ -13,12 +13,12 @@ use crate::explanation::{Evidence, Explanation, ObservedEvent, Subject};
 use crate::kinds::{ObjectSelection, ServedKind, ServedKinds};
 use crate::{api_request, cli, client, scheduler_query};
 
-/// What `phalanx explain --help` teaches.
+/// The long help of `phalanx explain`.
 pub const HELP: &str = "\
-Follows Job → PodGroup → pods and puts together what the scheduler and the controllers have said: policy,
-counts, conditions, the places by domain, and the last events. Then it asks the scheduler why the pods wait,
-with ways out, or why they are where they are: the server's own, or that of --scheduler. Where none answers,
-it lists all nodes and pods and works that out by itself; the answer says which it was.
+Follows Job → PodGroup → pods and prints policy, counts, conditions, placements by domain, and the last
+events. Then it queries the scheduler why the pods wait, with remedies, or why they were placed where they
+are: the scheduler of the server, or that of --scheduler. If none responds, the command lists all nodes and
+pods and computes the explanation itself; the output names which of the three it was.
 
 Examples:
   phalanx explain job/trainer
@@ -36,7 +36,7 @@ pub struct ExplainArgs {
     /// Prints one JSON document instead of text
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<ExplainOutputFormat>,
-    /// Where a scheduler answers: what `phalanx scheduler --metrics-listen` printed [default: the server's own]
+    /// URL of a scheduler, as printed by `phalanx scheduler --metrics-listen` [default: the server's scheduler]
     #[arg(long, value_name = "URL")]
     pub scheduler: Option<String>,
     /// Which cluster.
@@ -56,7 +56,7 @@ pub fn command(args: &ExplainArgs) -> u8 {
     client::run(&args.connect, async |connection| explain(&connection, args, &mut std::io::stdout().lock()).await)
 }
 
-/// Gathers the evidence, weighs it, prints the explanation.
+/// Collects the objects, queries the scheduler, prints the explanation.
 pub async fn explain(connection: &Connection, args: &ExplainArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
     let kinds = ServedKinds::discover(&connection.client).await?;
     let selections = kinds.selections(&args.words)?;
@@ -64,11 +64,11 @@ pub async fn explain(connection: &Connection, args: &ExplainArgs, out: &mut dyn 
         [ObjectSelection { kind, names }] if names.len() == 1 => (*kind, names[0].as_str()),
         _ => return Err(CommandError::usage("explain one object: KIND/NAME, such as job/trainer")),
     };
-    let gather = EvidenceCollector { connection, kinds: &kinds };
-    let evidence = gather.evidence(gather.subject(kind, name).await?).await?;
-    let told =
+    let collector = EvidenceCollector { connection, kinds: &kinds };
+    let evidence = collector.evidence(collector.subject(kind, name).await?).await?;
+    let response =
         scheduler_query::query_scheduler(&evidence.units(), connection, &kinds, args.scheduler.as_deref()).await?;
-    let explanation = Explanation::from_evidence(&evidence, told);
+    let explanation = Explanation::from_evidence(&evidence, response);
     match args.output {
         Some(ExplainOutputFormat::Json) => writeln!(out, "{:#}", explanation.json())?,
         None => write!(out, "{}", explanation.text(Timestamp::now()))?,
@@ -91,14 +91,15 @@ impl EvidenceCollector<'_> {
             "PodGroup" => Ok(Subject::Group(decode(&object)?)),
             "Pod" => Ok(Subject::Pod(Box::new(decode(&object)?))),
             _ => Err(CommandError::usage(format!(
-                "{}: there is an explanation for jobs, workloads, podgroups and pods; `phalanx get {} {name} -o yaml` shows all of it",
+                "{}: only jobs, workloads, podgroups and pods can be explained; `phalanx get {} {name} -o yaml` prints the object",
                 kind.object_display_name(name),
                 kind.plural
             ))),
         }
     }
 
-    /// All that could bear on the subject. What the user may not see, or the server does not have, is left out.
+    /// All objects of the namespace that may concern the subject, without those that the user may not list or the server
+    /// does not serve.
     async fn evidence(&self, subject: Subject) -> Result<Evidence, CommandError> {
         let events = self.items("events", api_request::JSON).await?;
         Ok(Evidence {
@@ -120,7 +121,7 @@ impl EvidenceCollector<'_> {
         match api_request::list(&self.connection.client, &path, &[], accept).await {
             Ok(mut list) => Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default()),
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
-                eprintln!("note: {} are left out: {}", kind.plural, status.message);
+                eprintln!("note: {} are omitted: {}", kind.plural, status.message);
                 Ok(Vec::new())
             }
             Err(error) => Err(error.into()),
@@ -128,7 +129,7 @@ impl EvidenceCollector<'_> {
     }
 }
 
-/// An object of the server's as a view.
+/// Decodes an object of the server as a view.
 pub fn decode<V: View>(object: &Value) -> Result<V, CommandError> {
     let unreadable = |error| CommandError::failed(format!("the server's {} cannot be read: {error}", V::RESOURCE.kind));
     V::decode(object.to_string().as_bytes()).map_err(unreadable)
@@ -141,9 +142,9 @@ mod tests {
     use crate::test_cluster::{CliTestCluster, job, parse_args};
     use std::time::Duration;
 
-    async fn run(home: &CliTestCluster, line: &str) -> Result<String, CommandError> {
+    async fn run(cluster: &CliTestCluster, line: &str) -> Result<String, CommandError> {
         let mut out = Vec::new();
-        explain(&home.connection, &parse_args(line), &mut out).await?;
+        explain(&cluster.connection, &parse_args(line), &mut out).await?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -153,11 +154,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_job_that_waits_shows_its_group_its_counts_and_the_reason() {
-        let home = CliTestCluster::start(16).await;
-        home.apply(&in_one_rack(job("a", 72))).await.unwrap();
+    async fn a_pending_job_is_printed_with_group_counts_and_reason() {
+        let cluster = CliTestCluster::start(16).await;
+        cluster.apply(&in_one_rack(job("a", 72))).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let told = run(&home, "job/a").await.unwrap();
+        let output = run(&cluster, "job/a").await.unwrap();
         for part in [
             "job.batch/a in namespace default\nwaits: ",
             "gang of 72, all in one topology.kubernetes.io/rack",
@@ -165,10 +166,10 @@ mod tests {
             "PodGroupInitiallyScheduled=False for ",
             "8 more needed",
             "72 pods, such as a-",
-            "say: Unschedulable: waiting for PodGroup default/",
+            ": Unschedulable: waiting for PodGroup default/",
             "FailedScheduling",
         ] {
-            assert!(told.contains(part), "no {part:?} in:\n{told}");
+            assert!(output.contains(part), "no {part:?} in:\n{output}");
         }
     }
 
@@ -179,29 +180,29 @@ mod tests {
     ];
 
     #[tokio::test(start_paused = true)]
-    async fn a_gang_that_is_too_large_finds_ways_out_in_its_condition_here_and_at_the_endpoints() {
-        let home = CliTestCluster::start(16).await;
-        home.apply(&in_one_rack(job("a", 72))).await.unwrap();
+    async fn remedies_are_in_the_condition_in_the_output_and_in_the_query_api() {
+        let cluster = CliTestCluster::start(16).await;
+        cluster.apply(&in_one_rack(job("a", 72))).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let client = &home.connection.client;
+        let client = &cluster.connection.client;
         let groups = api_request::list(client, "/apis/scheduling.k8s.io/v1beta1/podgroups", &[], api_request::JSON)
             .await
             .unwrap();
         let condition = &groups["items"][0]["status"]["conditions"][0];
         let wanted = format!("8 of 8 nodes); remedies: {}, or {}", REMEDIES[0], REMEDIES[1]);
         assert!(condition["message"].as_str().unwrap().ends_with(&wanted), "{condition:#}");
-        let told = run(&home, "job/a").await.unwrap();
+        let output = run(&cluster, "job/a").await.unwrap();
         let lines =
             ["scheduling, as the server's scheduler sees it", "rack=rack-1: 64 pods fit", "remedies, each tried"];
         for part in lines.iter().chain(&REMEDIES) {
-            assert!(told.contains(part), "no {part:?} in:\n{told}");
+            assert!(output.contains(part), "no {part:?} in:\n{output}");
         }
-        let told: Value = serde_json::from_str(&run(&home, "job a -o json").await.unwrap()).unwrap();
-        let refusal = &told["scheduler"]["units"][0]["refusal"];
-        assert_eq!((&refusal["proven"], &refusal["nearest"]["missing"]), (&true.into(), &8.into()), "{told:#}");
-        let ways = refusal["remedies"].as_array().unwrap();
-        assert_eq!(ways.iter().map(|way| way["text"].as_str().unwrap()).collect::<Vec<_>>(), REMEDIES);
-        assert_eq!((&ways[0]["type"], &ways[0]["minCount"]), (&"LowerMinCount".into(), &64.into()));
+        let output: Value = serde_json::from_str(&run(&cluster, "job a -o json").await.unwrap()).unwrap();
+        let refusal = &output["scheduler"]["units"][0]["refusal"];
+        assert_eq!((&refusal["proven"], &refusal["nearest"]["missing"]), (&true.into(), &8.into()), "{output:#}");
+        let remedies = refusal["remedies"].as_array().unwrap();
+        assert_eq!(remedies.iter().map(|remedy| remedy["text"].as_str().unwrap()).collect::<Vec<_>>(), REMEDIES);
+        assert_eq!((&remedies[0]["type"], &remedies[0]["minCount"]), (&"LowerMinCount".into(), &64.into()));
 
         let root = "/apis/phalanx.dev/v1alpha1";
         let queue = api_request::get(client, &format!("{root}/queue"), api_request::JSON).await.unwrap();
@@ -215,7 +216,7 @@ mod tests {
             (&"SchedulerExplanation".into(), &"Waiting".into())
         );
         for (path, code) in
-            [("/explain?kind=pod&name=nobody", 404), ("/explain?kind=node&name=a", 400), ("/other", 404)]
+            [("/explain?kind=pod&name=unknown", 404), ("/explain?kind=node&name=a", 400), ("/other", 404)]
         {
             let refused = api_request::get(client, &format!("{root}{path}"), api_request::JSON).await.unwrap_err();
             assert!(matches!(&refused, kube::Error::Api(status) if status.code == code), "{path}: {refused}");
@@ -223,68 +224,75 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_scheduler_the_same_is_worked_out_here() {
+    async fn without_a_scheduler_the_command_computes_the_explanation() {
         let mut config = controlplane::Config::for_cluster(nodes::cluster::Cluster::default_of(16));
         config.components.remove(&controlplane::Component::Scheduler);
-        let home = CliTestCluster::with(config).await;
-        home.apply(&in_one_rack(job("a", 72))).await.unwrap();
+        let cluster = CliTestCluster::with(config).await;
+        cluster.apply(&in_one_rack(job("a", 72))).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let told = run(&home, "job/a").await.unwrap();
-        for part in ["scheduling, worked out here from all nodes and pods"].iter().chain(&REMEDIES) {
-            assert!(told.contains(part), "no {part:?} in:\n{told}");
+        let output = run(&cluster, "job/a").await.unwrap();
+        for part in ["scheduling, computed by this command from all nodes and pods"].iter().chain(&REMEDIES) {
+            assert!(output.contains(part), "no {part:?} in:\n{output}");
         }
         for address in ["10.0.0.1:80", "https://127.0.0.1:80"] {
-            let refused = run(&home, &format!("job/a --scheduler {address}")).await.unwrap_err();
+            let refused = run(&cluster, &format!("job/a --scheduler {address}")).await.unwrap_err();
             assert_eq!(refused.code, cli::EXIT_BAD_INPUT, "{address}: {refused:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_placed_shows_where() {
-        let home = CliTestCluster::start(16).await;
+    async fn a_placed_job_is_printed_with_its_domain() {
+        let cluster = CliTestCluster::start(16).await;
         let long = in_one_rack(job("a", 64))
             .replace("template:", "template:\n    metadata: {annotations: {phalanx.dev/run-seconds: '600'}}");
-        home.apply(&long).await.unwrap();
+        cluster.apply(&long).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let told: Value = serde_json::from_str(&run(&home, "job a -o json").await.unwrap()).unwrap();
-        let part = &told["groups"][0];
-        assert_eq!(told["kind"], "Explanation");
-        assert_eq!((&part["minCount"], &part["pods"]["running"]), (&64.into(), &64.into()), "{told:#}");
-        let place = &part["domains"][0];
-        assert_eq!((&place["nodes"], &place["pods"]), (&8.into(), &64.into()), "{told:#}");
-        assert!(told["summary"].as_str().unwrap().starts_with("placed on 8 nodes in topology.kubernetes.io/rack="));
-        let why = &told["scheduler"]["units"][0]["placement"];
-        assert_eq!((&why["domain"]["feasible"], &why["domain"]["domains"]), (&2.into(), &2.into()), "{told:#}");
-        assert!(why["recordedAt"].is_string(), "it was worked out when it was decided: {told:#}");
+        let output: Value = serde_json::from_str(&run(&cluster, "job a -o json").await.unwrap()).unwrap();
+        let group = &output["groups"][0];
+        assert_eq!(output["kind"], "Explanation");
+        assert_eq!((&group["minCount"], &group["pods"]["running"]), (&64.into(), &64.into()), "{output:#}");
+        let domain = &group["domains"][0];
+        assert_eq!((&domain["nodes"], &domain["pods"]), (&8.into(), &64.into()), "{output:#}");
+        assert!(output["summary"].as_str().unwrap().starts_with("placed on 8 nodes in topology.kubernetes.io/rack="));
+        let placement = &output["scheduler"]["units"][0]["placement"];
+        assert_eq!(
+            (&placement["domain"]["feasible"], &placement["domain"]["domains"]),
+            (&2.into(), &2.into()),
+            "{output:#}"
+        );
+        assert!(placement["recordedAt"].is_string(), "the report was stored after the decision: {output:#}");
         let pods =
-            api_request::list(&home.connection.client, "/api/v1/namespaces/default/pods", &[], api_request::JSON)
+            api_request::list(&cluster.connection.client, "/api/v1/namespaces/default/pods", &[], api_request::JSON)
                 .await
                 .unwrap();
-        let pod = run(&home, &format!("pod/{}", pods["items"][0]["metadata"]["name"].as_str().unwrap())).await.unwrap();
+        let pod =
+            run(&cluster, &format!("pod/{}", pods["items"][0]["metadata"]["name"].as_str().unwrap())).await.unwrap();
         assert!(pod.contains("Running on node node-") && pod.contains("gang of 64"), "{pod}");
         let groups = api_request::list(
-            &home.connection.client,
+            &cluster.connection.client,
             "/apis/scheduling.k8s.io/v1beta1/podgroups",
             &[],
             api_request::JSON,
         );
         let group = groups.await.unwrap()["items"][0].clone();
         let name = group["metadata"]["name"].as_str().unwrap();
-        assert!(run(&home, &format!("podgroup {name}")).await.unwrap().contains("\nplaced on 8 nodes"));
+        assert!(run(&cluster, &format!("podgroup {name}")).await.unwrap().contains("\nplaced on 8 nodes"));
         let workload = group["spec"]["workloadRef"]["workloadName"].as_str().unwrap();
-        assert!(run(&home, &format!("workload/{workload}")).await.unwrap().contains("64 pods: 64 placed, 64 running"));
+        assert!(
+            run(&cluster, &format!("workload/{workload}")).await.unwrap().contains("64 pods: 64 placed, 64 running")
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_no_explanation_is_refused_with_advice() {
-        let home = CliTestCluster::start(1).await;
+    async fn other_kinds_and_unknown_objects_are_errors() {
+        let cluster = CliTestCluster::start(1).await;
         for (line, code) in [
             ("node/node-0", cli::EXIT_BAD_INPUT),
             ("jobs", cli::EXIT_BAD_INPUT),
             ("job/a job/b", cli::EXIT_BAD_INPUT),
-            ("job/nobody", cli::EXIT_FAILED),
+            ("job/unknown", cli::EXIT_FAILED),
         ] {
-            assert_eq!(run(&home, line).await.unwrap_err().code, code, "{line}");
+            assert_eq!(run(&cluster, line).await.unwrap_err().code, code, "{line}");
         }
     }
 }

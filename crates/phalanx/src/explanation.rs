@@ -1,6 +1,6 @@
-//! Weighs what a cluster says about an object: who waits, for what, or where everything went. Pure: views in, text out.
+//! The explanation of an object: what it waits for, or where its pods are. Pure: views in, text or JSON out.
 
-mod counts; // how many pods stand where
+mod counts; // pods by state
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ use self::counts::PodCounts;
 use crate::report::DOMAIN_KEYS;
 use crate::scheduler_query::SchedulerResponse;
 
-/// Events shown; older ones are left out.
+/// Events in an explanation; older ones are omitted.
 const MAX_EVENTS: usize = 10;
-/// Pods without a group that a scheduler is asked about.
+/// How many pods without a group the scheduler is queried about.
 const MAX_UNGROUPED_PODS: usize = 3;
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
-const NO_SCHEDULER_RESPONSE: &str = "waits: no scheduler has said anything about it yet";
+const NO_SCHEDULER_RESPONSE: &str = "waits: no scheduler has reported anything about it yet";
 
-/// What is to be explained.
+/// The object to explain.
 pub enum Subject {
     /// A Job.
     Job(Box<JobView>),
@@ -45,9 +45,9 @@ impl Subject {
     }
 }
 
-/// Everything in the subject's namespace that could bear on it.
+/// All objects of the subject's namespace that may concern it.
 pub struct Evidence {
-    /// What is to be explained.
+    /// The object to explain.
     pub subject: Subject,
     /// PodGroups.
     pub groups: Vec<PodGroupView>,
@@ -59,7 +59,7 @@ pub struct Evidence {
     pub events: Vec<ObservedEvent>,
 }
 
-/// An event, as far as it is shown.
+/// An Event, as far as it is printed.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedEvent {
     uid: String,
@@ -72,16 +72,16 @@ pub struct ObservedEvent {
 }
 
 impl ObservedEvent {
-    /// Reads an event of either form: with a count and a last time, or with a series.
+    /// Reads an Event of either form: with a count and a last time, or with a series.
     pub fn from_object(event: &Value) -> ObservedEvent {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let about = &event["involvedObject"];
+        let object = &event["involvedObject"];
         let times = [&event["series"]["lastObservedTime"], &event["lastTimestamp"], &event["eventTime"]];
         let created = &event["metadata"]["creationTimestamp"];
         let time = times.into_iter().chain([created]).find_map(|time| time.as_str()?.parse().ok());
         ObservedEvent {
-            uid: text(&about["uid"]),
-            object: format!("{}/{}", text(&about["kind"]).to_lowercase(), text(&about["name"])),
+            uid: text(&object["uid"]),
+            object: format!("{}/{}", text(&object["kind"]).to_lowercase(), text(&object["name"])),
             level: text(&event["type"]),
             reason: text(&event["reason"]),
             message: text(&event["message"]),
@@ -91,7 +91,7 @@ impl ObservedEvent {
     }
 }
 
-/// Why something waits, or why it is where it is.
+/// Why an object waits, or where its pods are.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -101,9 +101,9 @@ pub struct Explanation {
     /// The result in one line.
     summary: String,
     conditions: Vec<ReportedCondition>,
-    /// The groups concerned, and pods that have none.
+    /// The PodGroups of the object, and its pods without one.
     groups: Vec<GroupExplanation>,
-    /// What a scheduler says, if one was asked.
+    /// The response of a scheduler, if one was queried.
     scheduler: Option<SchedulerResponse>,
     events: Vec<ReportedEvent>,
 }
@@ -145,7 +145,7 @@ struct DomainPlacement {
     pods: usize,
 }
 
-/// What pods that have no node say, each text once.
+/// A message of pending pods, with their number.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PendingMessage {
@@ -166,17 +166,17 @@ struct ReportedEvent {
 }
 
 impl Explanation {
-    /// Weighs the evidence, and what a scheduler said to it.
+    /// Builds the explanation from the objects and the response of a scheduler.
     pub fn from_evidence(evidence: &Evidence, response: Option<SchedulerResponse>) -> Explanation {
         let (label, meta) = evidence.subject.label_and_meta();
-        let pod_groups = evidence.groups_concerned();
+        let pod_groups = evidence.related_groups();
         let mut groups: Vec<GroupExplanation> =
             pod_groups.iter().map(|group| evidence.explain_group(group, response.as_ref())).collect();
         groups.extend(evidence.explain_ungrouped_pods());
         let conditions: &[Condition] = match &evidence.subject {
             Subject::Job(job) => &job.status.conditions,
             Subject::Pod(pod) => &pod.status.conditions,
-            // A group's own stand in its part; a Workload has none.
+            // Those of a group are in its own entry; a Workload has none.
             Subject::Workload(_) | Subject::Group(_) => &[],
         };
         Explanation {
@@ -184,33 +184,35 @@ impl Explanation {
             namespace: meta.namespace.clone(),
             summary: evidence.summary(&groups, response.as_ref()),
             conditions: conditions.iter().map(ReportedCondition::from_condition).collect(),
-            events: evidence.events_concerned(&pod_groups),
+            events: evidence.related_events(&pod_groups),
             scheduler: response,
             groups,
         }
     }
 
-    /// For machines.
+    /// The explanation as JSON.
     pub fn json(&self) -> Value {
         let mut document = json!({"apiVersion": "phalanx.dev/v1alpha1", "kind": "Explanation"});
-        let own = serde_json::to_value(self).expect("texts and numbers can always be written");
-        if let (Value::Object(document), Value::Object(own)) = (&mut document, own) {
-            document.extend(own);
+        let fields = serde_json::to_value(self).expect("strings and numbers can always be serialised");
+        if let (Value::Object(document), Value::Object(fields)) = (&mut document, fields) {
+            document.extend(fields);
         }
         document
     }
 
-    /// For people.
+    /// The explanation for people.
     pub fn text(&self, now: Timestamp) -> String {
         let mut lines = vec![format!("{} in namespace {}", self.object, self.namespace), self.summary.clone()];
-        lines.extend(self.conditions.iter().map(|said| format!("  {}", said.text(now))));
+        lines.extend(self.conditions.iter().map(|condition| format!("  {}", condition.text(now))));
         for group in &self.groups {
             lines.push(String::new());
             lines.extend(group.lines(&self.summary, now));
         }
-        if let Some(told) = self.scheduler.as_ref().map(SchedulerResponse::lines).filter(|told| !told.is_empty()) {
+        if let Some(scheduling) =
+            self.scheduler.as_ref().map(SchedulerResponse::lines).filter(|lines| !lines.is_empty())
+        {
             lines.push(String::new());
-            lines.extend(told);
+            lines.extend(scheduling);
         }
         if !self.events.is_empty() {
             lines.extend([String::new(), "events".to_owned()]);
@@ -221,23 +223,23 @@ impl Explanation {
 }
 
 impl Evidence {
-    /// What a scheduler is asked about: a pod, or groups and some of the pods that have none, those without a node first.
+    /// The units to query: a pod, or groups and some of the pods without one, pending ones first.
     pub fn units(&self) -> Vec<Unit> {
         if let Subject::Pod(pod) = &self.subject {
             return if pod.is_finished() { Vec::new() } else { vec![Unit::Pod(pod.metadata.key())] };
         }
         let mut units: Vec<Unit> =
-            self.groups_concerned().into_iter().map(|group| Unit::Group(group.metadata.key())).collect();
+            self.related_groups().into_iter().map(|group| Unit::Group(group.metadata.key())).collect();
         if let Subject::Job(job) = &self.subject {
-            let loose = self.pods_of(job).filter(|pod| pod.group_name().is_none() && !pod.is_finished());
-            let mut loose: Vec<&PodView> = loose.collect();
-            loose.sort_by_key(|pod| pod.node_name().is_some());
-            units.extend(loose.into_iter().take(MAX_UNGROUPED_PODS).map(|pod| Unit::Pod(pod.metadata.key())));
+            let ungrouped = self.pods_of(job).filter(|pod| pod.group_name().is_none() && !pod.is_finished());
+            let mut ungrouped: Vec<&PodView> = ungrouped.collect();
+            ungrouped.sort_by_key(|pod| pod.node_name().is_some());
+            units.extend(ungrouped.into_iter().take(MAX_UNGROUPED_PODS).map(|pod| Unit::Pod(pod.metadata.key())));
         }
         units
     }
 
-    fn groups_concerned(&self) -> Vec<&PodGroupView> {
+    fn related_groups(&self) -> Vec<&PodGroupView> {
         let owned = |owner: &MetaView| {
             let uid = owner.uid.clone();
             move |group: &&PodGroupView| group.metadata.owner_references.iter().any(|reference| reference.uid == uid)
@@ -286,12 +288,12 @@ impl Evidence {
             pending_messages: pending_messages(&pods),
             topology_key,
         };
-        let told = response.and_then(|told| told.waiting_reason(UnitKind::PodGroup, &group.metadata.name));
-        explanation.summary = explanation.group_summary(told);
+        let reason = response.and_then(|response| response.waiting_reason(UnitKind::PodGroup, &group.metadata.name));
+        explanation.summary = explanation.group_summary(reason);
         explanation
     }
 
-    /// Pods of the subject that belong to no group there is.
+    /// The pods of the subject without a group.
     fn explain_ungrouped_pods(&self) -> Option<GroupExplanation> {
         let pods: Vec<&PodView> = match &self.subject {
             Subject::Job(job) => self.pods_of(job).filter(|pod| pod.group_name().is_none()).collect(),
@@ -304,7 +306,7 @@ impl Evidence {
         let counts = PodCounts::of(&pods);
         Some(GroupExplanation {
             title: "pods without a group".to_owned(),
-            policy: "each by itself".to_owned(),
+            policy: "each alone".to_owned(),
             min_count: None,
             topology_key: None,
             priority: None,
@@ -318,20 +320,20 @@ impl Evidence {
 
     /// Where the pods are that have not ended; where all have ended, where they were.
     fn domain_placements(&self, pods: &[&PodView], key: Option<&str>) -> Vec<DomainPlacement> {
-        let mut places: BTreeMap<String, (BTreeSet<&str>, usize)> = BTreeMap::new();
+        let mut domains: BTreeMap<String, (BTreeSet<&str>, usize)> = BTreeMap::new();
         let all_ended = pods.iter().all(|pod| pod.is_finished());
         for pod in pods.iter().filter(|pod| all_ended || !pod.is_finished()) {
             let Some(node) = pod.node_name() else { continue };
-            let (nodes, count) = places.entry(self.domain(node, key)).or_default();
+            let (nodes, count) = domains.entry(self.domain(node, key)).or_default();
             nodes.insert(node);
             *count += 1;
         }
-        let place = |(domain, (nodes, pods)): (String, (BTreeSet<&str>, usize))| DomainPlacement {
+        let placement = |(domain, (nodes, pods)): (String, (BTreeSet<&str>, usize))| DomainPlacement {
             domain,
             nodes: nodes.len(),
             pods,
         };
-        places.into_iter().map(place).collect()
+        domains.into_iter().map(placement).collect()
     }
 
     /// `topology.kubernetes.io/rack=rack-0` by the group's own key, else by the first well-known one, else the node.
@@ -347,11 +349,11 @@ impl Evidence {
         let of_groups = || groups.iter().map(|group| group.summary.as_str()).collect::<Vec<_>>().join("; ");
         match &self.subject {
             Subject::Group(_) | Subject::Workload(_) if groups.is_empty() => {
-                "waits: no PodGroup has been made from it yet".to_owned()
+                "waits: no PodGroup has been created from it yet".to_owned()
             }
             Subject::Group(_) | Subject::Workload(_) => of_groups(),
             Subject::Job(job) => job_summary(job).unwrap_or_else(|| match groups {
-                [] => "waits: its controller has made no pods yet".to_owned(),
+                [] => "waits: its controller has created no pods yet".to_owned(),
                 _ => of_groups(),
             }),
             Subject::Pod(pod) => self.pod_summary(pod, response),
@@ -360,7 +362,7 @@ impl Evidence {
 
     fn pod_summary(&self, pod: &PodView, response: Option<&SchedulerResponse>) -> String {
         if let Some(node) = pod.node_name() {
-            let key = self.groups_concerned().first().and_then(|group| group.topology_key().map(str::to_owned));
+            let key = self.related_groups().first().and_then(|group| group.topology_key().map(str::to_owned));
             return format!("{:?} on node {node}, {}", pod.status.phase, self.domain(node, key.as_deref()));
         }
         let gates: Vec<&str> = pod.spec.scheduling_gates.iter().map(|gate| gate.name.as_str()).collect();
@@ -368,38 +370,38 @@ impl Evidence {
             return format!("waits: held by scheduling gates: {}", gates.join(", "));
         }
         match pod.group_name() {
-            Some(group) if self.groups_concerned().is_empty() => {
+            Some(group) if self.related_groups().is_empty() => {
                 format!("waits: the PodGroup {group} that it names does not exist")
             }
-            // Pods of a group that is not complete have no condition.
+            // Pods of an incomplete group have no condition.
             group => {
                 let of_group = || response?.waiting_reason(UnitKind::PodGroup, group?);
                 let of_pod = || response?.waiting_reason(UnitKind::Pod, &pod.metadata.name);
-                let said = pending_message(pod).map(|message| format!("waits: {message}"));
-                said.or_else(of_pod).or_else(of_group).unwrap_or_else(|| NO_SCHEDULER_RESPONSE.to_owned())
+                let of_condition = pending_message(pod).map(|message| format!("waits: {message}"));
+                of_condition.or_else(of_pod).or_else(of_group).unwrap_or_else(|| NO_SCHEDULER_RESPONSE.to_owned())
             }
         }
     }
 
-    /// The last events about the subject, its groups and their pods; of the same reason about many pods only the last.
-    fn events_concerned(&self, groups: &[&PodGroupView]) -> Vec<ReportedEvent> {
+    /// The last Events about the subject, its groups and their pods. Events of one reason about many pods are merged.
+    fn related_events(&self, groups: &[&PodGroupView]) -> Vec<ReportedEvent> {
         let (_, meta) = self.subject.label_and_meta();
         let names: BTreeSet<&str> = groups.iter().map(|group| group.metadata.name.as_str()).collect();
         let mut uids: BTreeSet<&str> = groups.iter().map(|group| group.metadata.uid.as_str()).collect();
         uids.insert(&meta.uid);
         if !matches!(self.subject, Subject::Pod(_)) {
-            let concerned = |pod: &&PodView| {
+            let is_related = |pod: &&PodView| {
                 pod.group_name().is_some_and(|group| names.contains(group))
                     || pod.metadata.controller().is_some_and(|owner| owner.uid == meta.uid)
             };
-            uids.extend(self.pods.iter().filter(concerned).map(|pod| pod.metadata.uid.as_str()));
+            uids.extend(self.pods.iter().filter(is_related).map(|pod| pod.metadata.uid.as_str()));
         }
         let mut merged: BTreeMap<(&str, &str), Vec<&ObservedEvent>> = BTreeMap::new();
         for event in self.events.iter().filter(|event| uids.contains(event.uid.as_str())) {
             let kind = event.object.split('/').next().unwrap_or_default();
             merged.entry((kind, &event.reason)).or_default().push(event);
         }
-        let happened = |((kind, _), events): ((&str, &str), Vec<&ObservedEvent>)| {
+        let reported = |((kind, _), events): ((&str, &str), Vec<&ObservedEvent>)| {
             let objects: BTreeSet<&str> = events.iter().map(|event| event.object.as_str()).collect();
             let last = events.iter().max_by_key(|event| event.last).expect("every entry has an event");
             ReportedEvent {
@@ -414,27 +416,30 @@ impl Evidence {
                 message: last.message.clone(),
             }
         };
-        let mut events: Vec<ReportedEvent> = merged.into_iter().map(happened).collect();
+        let mut events: Vec<ReportedEvent> = merged.into_iter().map(reported).collect();
         events.sort_by_key(|event| event.last);
         events.split_off(events.len().saturating_sub(MAX_EVENTS))
     }
 }
 
-/// What the Job itself has to say, where that is the end of the matter.
+/// The summary of a Job that has ended or is suspended.
 fn job_summary(job: &JobView) -> Option<String> {
-    let holds = |kind: &str| job.status.conditions.iter().find(|held| held.kind == kind && held.status == "True");
-    if let Some(failed) = holds("Failed").or_else(|| holds("FailureTarget")) {
+    let is_true = |kind: &str| {
+        job.status.conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")
+    };
+    if let Some(failed) = is_true("Failed").or_else(|| is_true("FailureTarget")) {
         return Some(format!("failed: {}: {}", failed.reason, failed.message));
     }
-    if holds("Complete").is_some() {
+    if is_true("Complete").is_some() {
         return Some(format!("done: {} succeeded, {} failed", job.status.succeeded, job.status.failed));
     }
-    (job.spec.suspend == Some(true)).then(|| "suspended: nothing of it runs until spec.suspend is false".to_owned())
+    (job.spec.suspend == Some(true)).then(|| "suspended: no pod runs until spec.suspend is false".to_owned())
 }
 
-/// Why a pod has no node, in the scheduler's words.
+/// The reason of a pending pod, from its condition.
 fn pending_message(pod: &PodView) -> Option<String> {
-    let refused = pod.status.conditions.iter().find(|held| held.kind == "PodScheduled" && held.status == "False")?;
+    let is_refusal = |condition: &&Condition| condition.kind == "PodScheduled" && condition.status == "False";
+    let refused = pod.status.conditions.iter().find(is_refusal)?;
     let texts: Vec<&str> = [&*refused.reason, &refused.message].into_iter().filter(|text| !text.is_empty()).collect();
     Some(texts.join(": "))
 }
@@ -446,37 +451,37 @@ fn pending_messages(pods: &[&PodView]) -> Vec<PendingMessage> {
             by_message.entry(message).or_default().push(&pod.metadata.name);
         }
     }
-    let told = |(message, names): (String, Vec<&str>)| PendingMessage {
+    let pending = |(message, names): (String, Vec<&str>)| PendingMessage {
         pods: names.len(),
         example: names[0].to_owned(),
         message,
     };
-    by_message.into_iter().map(told).collect()
+    by_message.into_iter().map(pending).collect()
 }
 
 impl GroupExplanation {
-    /// `told` is what a scheduler says to the question.
-    fn group_summary(&self, scheduler_answer: Option<String>) -> String {
-        let verdict = self.conditions.iter().find(|said| said.kind == INITIALLY_SCHEDULED);
+    /// `scheduler_reason`: why the group waits, from the response of a scheduler.
+    fn group_summary(&self, scheduler_reason: Option<String>) -> String {
+        let condition = self.conditions.iter().find(|condition| condition.kind == INITIALLY_SCHEDULED);
         let PodCounts { placed, waiting, .. } = self.pods;
         let (unfinished, ended) = (self.pods.unfinished(), self.pods.ended_text());
-        // Without a condition: pods have ended and the others have nodes, so the group has started.
+        // Without the condition, a group has started if pods have ended and all others have a node.
         let has_started = ended.is_some() && waiting == 0;
-        let is_scheduled = verdict.map_or(has_started, |said| said.status == "True");
+        let is_scheduled = condition.map_or(has_started, |condition| condition.status == "True");
         let needed = usize::try_from(self.min_count.unwrap_or(0)).unwrap_or(0);
-        let answer = match verdict {
+        let summary = match condition {
             _ if !is_scheduled && unfinished < needed => {
-                format!("waits for pods: {unfinished} of the {needed} it needs are there")
+                format!("waits for pods: {unfinished} of {needed} needed pods exist")
             }
-            Some(said) if !is_scheduled => return format!("waits: {}", said.message),
+            Some(condition) if !is_scheduled => return format!("waits: {}", condition.message),
             None if !is_scheduled && placed == 0 => {
-                return scheduler_answer.unwrap_or_else(|| NO_SCHEDULER_RESPONSE.to_owned());
+                return scheduler_reason.unwrap_or_else(|| NO_SCHEDULER_RESPONSE.to_owned());
             }
             None if !is_scheduled && placed < needed => {
-                format!("is being placed: {placed} of the {needed} pods it needs have a node")
+                format!("is being placed: {placed} of {needed} needed pods have a node")
             }
             _ if unfinished == 0 => {
-                return ended.map_or("was placed; its pods are gone".to_owned(), |ended| format!("ended: {ended}"));
+                return ended.map_or("was placed; its pods are deleted".to_owned(), |ended| format!("ended: {ended}"));
             }
             _ if placed == 0 => format!("waits: none of {} has a node", counted(unfinished, "pod")),
             _ if waiting > 0 => {
@@ -485,7 +490,7 @@ impl GroupExplanation {
             }
             _ => self.placement_text(),
         };
-        answer + &ended.map(|ended| format!("; ended: {ended}")).unwrap_or_default()
+        summary + &ended.map(|ended| format!("; ended: {ended}")).unwrap_or_default()
     }
 
     /// `placed on 8 nodes in rack=r1`.
@@ -511,7 +516,7 @@ impl GroupExplanation {
             lines.push(format!("  {}", self.summary));
         }
         lines.push(format!("  {}", self.pods.text()));
-        lines.extend(self.conditions.iter().map(|said| format!("  {}", said.text(now))));
+        lines.extend(self.conditions.iter().map(|condition| format!("  {}", condition.text(now))));
         lines.extend(self.domains.iter().map(|place| {
             let place_word = if self.pods.unfinished() == 0 { "were in" } else { "in" };
             format!(
@@ -521,9 +526,9 @@ impl GroupExplanation {
                 counted(place.nodes, "node")
             )
         }));
-        lines.extend(self.pending_messages.iter().map(|complaint| match complaint.pods {
-            1 => format!("  pod {} says: {}", complaint.example, complaint.message),
-            count => format!("  {count} pods, such as {}, say: {}", complaint.example, complaint.message),
+        lines.extend(self.pending_messages.iter().map(|pending| match pending.pods {
+            1 => format!("  pod {}: {}", pending.example, pending.message),
+            count => format!("  {count} pods, such as {}: {}", pending.example, pending.message),
         }));
         lines
     }
@@ -543,16 +548,16 @@ impl ReportedCondition {
     fn text(&self, now: Timestamp) -> String {
         let since = self.since.map(|since| format!(" for {}", ago(since, now))).unwrap_or_default();
         let texts: Vec<&str> = [&*self.reason, &self.message].into_iter().filter(|text| !text.is_empty()).collect();
-        let why = if texts.is_empty() { String::new() } else { format!(": {}", texts.join(": ")) };
-        format!("{}={}{since}{why}", self.kind, self.status)
+        let reason = if texts.is_empty() { String::new() } else { format!(": {}", texts.join(": ")) };
+        format!("{}={}{since}{reason}", self.kind, self.status)
     }
 }
 
 impl ReportedEvent {
     fn text(&self, now: Timestamp) -> String {
-        let when = self.last.map_or_else(|| "-".to_owned(), |last| ago(last, now));
+        let age = self.last.map_or_else(|| "-".to_owned(), |last| ago(last, now));
         let times = if self.count > 1 { format!(" ({} times)", self.count) } else { String::new() };
-        format!("{when:<6} {:<7} {} {}: {}{times}", self.level, self.reason, self.object, self.message)
+        format!("{age:<6} {:<7} {} {}: {}{times}", self.level, self.reason, self.object, self.message)
     }
 }
 

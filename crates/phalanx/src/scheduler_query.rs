@@ -78,7 +78,7 @@ pub async fn query_scheduler(
     match query_units(units, &scheduler_client, root).await {
         Ok(units) => return Ok(Some(SchedulerResponse { source, units })),
         Err(error) if address.is_some() => {
-            eprintln!("note: the scheduler at {} does not answer: {error}", address.unwrap_or_default());
+            eprintln!("note: the scheduler at {} does not respond: {error}", address.unwrap_or_default());
         }
         // Not a Phalanx server, or one without a scheduler.
         Err(Error::Api(status)) if matches!(status.code, 403 | 404 | 405 | 503) => {}
@@ -86,7 +86,7 @@ pub async fn query_scheduler(
     }
     let Some(cluster) = list_cluster(client, kinds).await? else { return Ok(None) };
     let explanations = local_core::explain(&cluster, units);
-    let source = "worked out here from all nodes and pods: no scheduler was asked".to_owned();
+    let source = "computed by this command from all nodes and pods, because no scheduler responded".to_owned();
     let units = explanations.iter().map(scheduler::query::unit_report).collect();
     Ok(Some(SchedulerResponse { source, units }))
 }
@@ -116,21 +116,21 @@ async fn query_units(units: &[Unit], client: &Client, root: &str) -> Result<Vec<
     Ok(reports)
 }
 
-/// A client for the plain HTTP of a scheduler.
+/// A client for the plain HTTP of a scheduler's metrics listener.
 fn client_at(address: &str) -> Result<Client, CommandError> {
-    let wrong = |why: &dyn std::fmt::Display| {
-        CommandError::usage(format!("--scheduler {address}: {why}; it looks like http://127.0.0.1:10259"))
+    let invalid = |reason: &dyn std::fmt::Display| {
+        CommandError::usage(format!("--scheduler {address}: {reason}; expected a URL such as http://127.0.0.1:10259"))
     };
-    let url: http::Uri = address.parse().map_err(|error| wrong(&error))?;
+    let url: http::Uri = address.parse().map_err(|error| invalid(&error))?;
     if url.scheme_str() != Some("http") || url.authority().is_none() {
-        return Err(wrong(&"not an address of plain HTTP"));
+        return Err(invalid(&"not an http URL"));
     }
     let mut config = Config::new(url);
     config.default_retry = false;
-    Client::try_from(config).map_err(|error| wrong(&error))
+    Client::try_from(config).map_err(|error| invalid(&error))
 }
 
-/// The whole cluster; none if some of it may not be read.
+/// The whole cluster; `None` if the user may not list all of it.
 async fn list_cluster(client: &Client, kinds: &ServedKinds) -> Result<Option<ClusterObjects>, CommandError> {
     let (nodes, groups, pods) = (
         list_views::<NodeView>(client, kinds, "nodes").await?,
@@ -141,7 +141,7 @@ async fn list_cluster(client: &Client, kinds: &ServedKinds) -> Result<Option<Clu
     Ok(Some(ClusterObjects { nodes, groups, pods }))
 }
 
-/// All objects of a kind over all namespaces; none at all where the server does not have the kind.
+/// All objects of a kind in all namespaces; empty if the server does not serve the kind.
 async fn list_views<V: View>(
     client: &Client,
     kinds: &ServedKinds,
@@ -154,7 +154,7 @@ async fn list_views<V: View>(
             Ok(Some(views.collect::<Result<_, _>>()?))
         }
         Err(Error::Api(status)) if status.code == 403 => {
-            eprintln!("note: nothing is worked out here: {}", status.message);
+            eprintln!("note: scheduling is not explained: {}", status.message);
             Ok(None)
         }
         Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! How many pods there are, by where they stand.
+//! Pods by state.
 
 use api::views::{PodPhase, PodView};
 use serde::Serialize;
@@ -8,9 +8,9 @@ use super::counted;
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PodCounts {
-    /// Those that have ended included.
+    /// All pods, including those that have ended.
     all: usize,
-    /// Those that have a node and have not ended.
+    /// Pods with a node that have not ended.
     pub placed: usize,
     pub waiting: usize,
     running: usize,
@@ -32,12 +32,12 @@ impl PodCounts {
         }
     }
 
-    /// Pods that have not ended: those of earlier runs, or of other Jobs in the same group, are over.
+    /// Pods that have not ended. Pods of earlier runs, or of other Jobs in the same group, may have.
     pub fn unfinished(&self) -> usize {
         self.placed + self.waiting
     }
 
-    /// `2 succeeded, 1 failed`; `None` where no pod has ended.
+    /// `2 succeeded, 1 failed`; `None` if no pod has ended.
     pub fn ended_text(&self) -> Option<String> {
         let ended = [(self.succeeded, "succeeded"), (self.failed, "failed")];
         let texts = ended.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));

@@ -1,4 +1,4 @@
-//! What explanations say of objects as a server has them.
+//! Explanations of objects.
 
 #![allow(clippy::unwrap_used)]
 use super::*;
@@ -24,7 +24,7 @@ fn pod(spec: Value, status: Value) -> Value {
 }
 
 #[test]
-fn the_answer_names_what_is_waited_for() {
+fn the_summary_has_the_reason_of_a_wait() {
     let member = json!({"schedulingGroup": {"podGroupName": "g"}});
     let bound_member = json!({"schedulingGroup": {"podGroupName": "g"}, "nodeName": "n"});
     let gang = json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
@@ -43,7 +43,7 @@ fn the_answer_names_what_is_waited_for() {
         ),
         ("no group", evidence(of_pod(&member, &none), no, no), "waits: the PodGroup g that it names does not exist"),
         ("refused", evidence(of_pod(&none, &refused), no, no), "waits: R: full"),
-        ("silence", evidence(of_pod(&none, &none), no, no), NO_SCHEDULER_RESPONSE),
+        ("no condition", evidence(of_pod(&none, &none), no, no), NO_SCHEDULER_RESPONSE),
         ("bound", evidence(of_pod(&json!({"nodeName": "n"}), &none), no, no), "Pending on node n, node n"),
         (
             "too few pods",
@@ -52,7 +52,7 @@ fn the_answer_names_what_is_waited_for() {
                 std::slice::from_ref(&gang),
                 &[pod(member.clone(), none.clone())],
             ),
-            "waits for pods: 1 of the 2 it needs are there",
+            "waits for pods: 1 of 2 needed pods exist",
         ),
         (
             "half placed",
@@ -61,10 +61,10 @@ fn the_answer_names_what_is_waited_for() {
                 std::slice::from_ref(&gang),
                 &[pod(bound_member.clone(), none.clone()), pod(member.clone(), none.clone())],
             ),
-            "is being placed: 1 of the 2 pods it needs have a node",
+            "is being placed: 1 of 2 needed pods have a node",
         ),
         (
-            "placed but for one",
+            "one pod pending",
             evidence(
                 Subject::Group(view(scheduled.clone())),
                 std::slice::from_ref(&scheduled),
@@ -73,7 +73,7 @@ fn the_answer_names_what_is_waited_for() {
             "2 of 3 pods placed on 1 node in node n; 1 waits",
         ),
         (
-            "none has a node any more",
+            "no pod has a node any more",
             evidence(
                 Subject::Group(view(scheduled.clone())),
                 std::slice::from_ref(&scheduled),
@@ -82,24 +82,24 @@ fn the_answer_names_what_is_waited_for() {
             "waits: none of 2 pods has a node",
         ),
         (
-            "a template",
+            "a Workload",
             evidence(Subject::Workload(view(none.clone())), no, no),
-            "waits: no PodGroup has been made from it yet",
+            "waits: no PodGroup has been created from it yet",
         ),
         (
             "suspended",
             evidence(job(json!({"suspend": true})), no, no),
-            "suspended: nothing of it runs until spec.suspend is false",
+            "suspended: no pod runs until spec.suspend is false",
         ),
-        ("no pods", evidence(job(none.clone()), no, no), "waits: its controller has made no pods yet"),
+        ("no pods", evidence(job(none.clone()), no, no), "waits: its controller has created no pods yet"),
     ] {
         assert_eq!(Explanation::from_evidence(&evidence, None).summary, want, "{case}");
     }
 }
 
-/// Three pods of the first run counted as placed: "3 of 6 pods placed" stood above "0 of minCount 3 pods bound".
+// Three pods of the first run counted as placed: the summary had "3 of 6 pods placed" with "0 of minCount 3 pods bound".
 #[test]
-fn pods_that_have_ended_are_told_apart_from_those_that_are_placed_or_wait() {
+fn ended_pods_do_not_count_as_placed_or_waiting() {
     let gang = json!({
         "metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
         "status": {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}]},
@@ -138,9 +138,9 @@ fn pods_that_have_ended_are_told_apart_from_those_that_are_placed_or_wait() {
         let pods = [ended.to_vec(), pods].concat();
         let evidence = evidence(Subject::Group(view(gang.clone())), std::slice::from_ref(&gang), &pods);
         let explanation = Explanation::from_evidence(&evidence, None);
-        let told = explanation.text("2026-01-01T00:00:00Z".parse().unwrap());
+        let text = explanation.text("2026-01-01T00:00:00Z".parse().unwrap());
         assert_eq!(explanation.summary, answer, "{case}");
-        assert!(told.contains(&format!("\n  {counts}\n")), "{case}: {told}");
+        assert!(text.contains(&format!("\n  {counts}\n")), "{case}: {text}");
     }
 }
 
@@ -164,9 +164,9 @@ fn refusal() -> RefusalReport {
     }
 }
 
-// "no scheduler has said anything about it yet" stood above the refusal that the scheduler had just been asked for.
+// The summary had "no scheduler has reported anything" although the response of the scheduler had the refusal.
 #[test]
-fn what_a_scheduler_says_to_the_question_is_the_answer_where_no_condition_is() {
+fn without_a_condition_the_summary_is_from_the_scheduler() {
     let group = json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}});
     let member = pod(json!({"schedulingGroup": {"podGroupName": "g"}}), json!({}));
     let report = |kind: UnitKind, name: &str, state: UnitState| UnitReport {
@@ -196,16 +196,16 @@ fn what_a_scheduler_says_to_the_question_is_the_answer_where_no_condition_is() {
     };
     let fits = report(UnitKind::PodGroup, "g", UnitState::FitsNow);
     let idle = report(UnitKind::PodGroup, "g", UnitState::Idle);
-    for (case, evidence, told, want) in [
+    for (case, evidence, report, want) in [
         ("a group", about_group(), of_group.clone(), "waits: 1 of 3 exist"),
         ("a pod of it", about_member(), of_group, "waits: 1 of 3 exist"),
-        ("a pod that is not placed with it", about_member(), excluded, "is not placed: it is gated"),
+        ("a pod that is excluded", about_member(), excluded, "is not placed: it is gated"),
         ("a pod alone", about_pod(), of_pod, "waits: 1 of 3 exist"),
-        ("a group whose turn it is", about_group(), fits, "is about to be placed: it fits now"),
-        ("nothing to say", about_group(), idle, NO_SCHEDULER_RESPONSE),
+        ("a group that fits", about_group(), fits, "is about to be placed: it fits now"),
+        ("no refusal", about_group(), idle, NO_SCHEDULER_RESPONSE),
     ] {
-        let told = SchedulerResponse { source: "here".to_owned(), units: vec![told] };
-        assert_eq!(Explanation::from_evidence(&evidence, Some(told)).summary, want, "{case}");
+        let response = SchedulerResponse { source: "here".to_owned(), units: vec![report] };
+        assert_eq!(Explanation::from_evidence(&evidence, Some(response)).summary, want, "{case}");
     }
 }
 
@@ -223,7 +223,7 @@ fn events_of_one_reason_about_many_pods_are_one_line() {
         &[],
         &[owned("a"), owned("b")],
     );
-    evidence.events = vec![event("a", 1, "old"), event("b", 9, "new"), event("stranger", 3, "no matter")];
-    let told = Explanation::from_evidence(&evidence, None).text("2026-01-01T00:00:19Z".parse().unwrap());
-    assert!(told.ends_with("events\n  10s    Warning Failed 2 pods: new (4 times)\n"), "{told}");
+    evidence.events = vec![event("a", 1, "old"), event("b", 9, "new"), event("unrelated", 3, "ignored")];
+    let text = Explanation::from_evidence(&evidence, None).text("2026-01-01T00:00:19Z".parse().unwrap());
+    assert!(text.ends_with("events\n  10s    Warning Failed 2 pods: new (4 times)\n"), "{text}");
 }
