@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_about_the_requests_it_names_and_no_others() {
+    fn a_rule_matches_only_the_requests_it_selects() {
         for (case, of, want) in [
             ("everything", all_requests(), true),
             ("writes", writes(), true),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_follows_from_its_seed() {
+    fn the_same_seed_hits_the_same_occurrences() {
         let drawn = |seed| hits(FaultRule::on(all_requests(), Fault::Cut).with_chance(300, seed), 1000);
         assert_eq!(drawn(1), drawn(1));
         assert_ne!(drawn(1), drawn(2));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_whose_turn_it_is_is_done_and_all_count() {
+    fn the_first_due_rule_is_applied_and_all_rules_count() {
         let mut rules = FaultRules::default();
         let counting = rules.add(FaultRule::on(all_requests(), Fault::Count));
         let second = rules.add(FaultRule::on(writes(), Fault::Cut).nth(2));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_rule_does_and_counts_nothing_more() {
+    fn a_removed_rule_is_not_applied_and_does_not_count() {
         let mut rules = FaultRules::default();
         let cut = rules.add(FaultRule::on(all_requests(), Fault::Cut));
         assert_eq!(rules.decide(&bind()), Fault::Cut);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_about_events_leave_requests_alone_and_the_other_way_round() {
+    fn event_rules_ignore_requests_and_request_rules_ignore_events() {
         let mut rules = FaultRules::default();
         let watch = observed_request("u", "GET", "/api/v1/pods?watch=true");
         let freeze = EventFault::Delay(Duration::from_secs(30));

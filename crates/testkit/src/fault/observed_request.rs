@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_read_as_verb_resource_and_object() {
+    fn a_request_is_parsed_into_verb_resource_and_object() {
         for (method, uri, body, want) in [
             ("GET", "/api/v1/pods?watch=1&resourceVersion=7", "", "Watch pods  /"),
             ("GET", "/api/v1/namespaces/ns/pods", "", "List pods  ns/"),

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_has_a_past_of_which_a_part_is_gone() {
+    fn the_history_of_the_list_is_partly_compacted() {
         crate::on_paused_clock(async {
             let (asked, now) = server_with_pods().await;
             assert!(items(&asked.get("/api/v1/pods").await).len() >= 3);

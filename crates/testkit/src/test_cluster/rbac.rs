@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guide_has_a_role_for_every_part() {
+    fn the_guide_has_a_role_for_every_component() {
         let roles = roles();
         for part in Component::ALL {
             let role = roles.iter().find(|role| role["metadata"]["name"] == user_of(part));

@@ -59,7 +59,7 @@ fn objects_in_namespace(home: &TestCluster) -> Vec<String> {
 }
 
 #[test]
-fn a_deleted_namespace_vanishes_with_all_that_is_in_it() {
+fn a_deleted_namespace_is_removed_with_all_its_objects() {
     on_paused_clock(async {
         let home = TestCluster::embedded(5, Cluster::default_of(4)).await;
         populate_namespace(&home).await;
@@ -73,7 +73,7 @@ fn a_deleted_namespace_vanishes_with_all_that_is_in_it() {
 }
 
 #[test]
-fn a_namespace_waits_for_what_others_hold_and_says_so() {
+fn a_namespace_waits_for_finalizers_and_reports_them() {
     on_paused_clock(async {
         let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
@@ -104,7 +104,7 @@ fn a_namespace_waits_for_what_others_hold_and_says_so() {
 }
 
 #[test]
-fn controllers_that_are_restarted_again_and_again_still_empty_a_namespace() {
+fn repeatedly_restarted_controllers_still_empty_a_namespace() {
     for seed in 0..4 {
         on_paused_clock(async {
             let mut home = TestCluster::embedded(seed, Cluster::default_of(4)).await;
@@ -124,7 +124,7 @@ fn controllers_that_are_restarted_again_and_again_still_empty_a_namespace() {
 }
 
 #[test]
-fn a_group_whose_pods_run_stays_until_they_are_gone() {
+fn a_deleted_group_stays_until_its_pods_have_finished() {
     on_paused_clock(async {
         let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         let group = json!({
@@ -155,7 +155,7 @@ fn a_group_whose_pods_run_stays_until_they_are_gone() {
 // A pod that named the group and was no member waited for ever, and kept the group and the Job whose it was. On the real
 // home the finalizer is taken off by kube-controller-manager, which any pod keeps from it.
 #[test]
-fn a_pod_of_another_owner_keeps_neither_a_group_nor_the_foreground_deletion_of_its_job() {
+fn a_foreign_pod_blocks_neither_the_deletion_of_a_group_nor_of_its_job() {
     on_paused_clock(async {
         let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         home.create(&job("train").pods(2).gang().annotate("phalanx.dev/run-seconds", "100000").build()).await;

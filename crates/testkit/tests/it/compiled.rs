@@ -38,7 +38,7 @@ fn as_sent(mut object: Value, sent: &Value) -> Value {
 // Shows: S004-51
 // Shows: S004-64
 #[test]
-fn the_jobs_of_the_proposal_get_what_compile_prints() {
+fn the_jobs_of_the_proposal_get_the_objects_that_compile_prints() {
     let gang = include_str!("../../../../examples/seeds/004-job-gang.yaml");
     let plain = include_str!("../../../../examples/seeds/004-job-plain.yaml");
     let dotted = job("train.v1").pods(3).gang().build();
@@ -71,7 +71,7 @@ fn the_jobs_of_the_proposal_get_what_compile_prints() {
 // Shows: S003-09
 // Shows: S004-65
 #[test]
-fn a_gang_that_changes_its_size_keeps_its_objects() {
+fn a_resized_gang_keeps_its_objects() {
     on_paused_clock(async {
         let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         let train = job("train").pods(4).indexed().gang().annotate("phalanx.dev/run-seconds", "600").build();

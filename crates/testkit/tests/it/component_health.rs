@@ -105,7 +105,7 @@ fn failing(health: &Health, check: &str) -> bool {
 
 // A server that was stopped with SIGSTOP: no connection breaks, and a minute later /readyz still said ok.
 #[test]
-fn a_part_whose_server_is_frozen_or_whose_lease_is_lost_is_not_ready() {
+fn a_component_is_not_ready_while_its_server_hangs_or_its_lease_is_lost() {
     on_paused_clock(async {
         let (home, frozen, health) = (test_cluster_without_scheduler().await, Arc::default(), Health::default());
         let election = ElectionSettings::new("phalanx-scheduler", "one");
@@ -126,7 +126,7 @@ fn a_part_whose_server_is_frozen_or_whose_lease_is_lost_is_not_ready() {
 // After twenty seconds without a network all connections were dead. /readyz said ok as soon as one new connection was
 // answered, and the scheduler saw nothing for a minute more.
 #[test]
-fn a_scheduler_whose_connections_are_dead_sees_the_server_as_soon_as_it_answers_again() {
+fn a_scheduler_with_dead_connections_recovers_when_the_server_responds_again() {
     on_paused_clock(async {
         let (home, lost, health) =
             (test_cluster_without_scheduler().await, Arc::new(watch::Sender::new(false)), Health::default());
@@ -151,7 +151,7 @@ fn a_scheduler_whose_connections_are_dead_sees_the_server_as_soon_as_it_answers_
 }
 
 #[test]
-fn a_part_that_stands_by_is_ready() {
+fn a_standby_component_is_ready() {
     on_paused_clock(async {
         let (home, frozen) = (test_cluster_without_scheduler().await, Arc::default());
         let (first, second) = (Health::default(), Health::default());
@@ -169,7 +169,7 @@ fn a_part_that_stands_by_is_ready() {
 }
 
 #[test]
-fn binds_that_never_end_fail_liveness_while_the_server_can_be_read() {
+fn binds_that_never_complete_fail_liveness() {
     on_paused_clock(async {
         let (home, health) = (test_cluster_without_scheduler().await, Health::default());
         let client = home.faults().wrap("kube-scheduler", home.client());

@@ -89,7 +89,7 @@ async fn wait_until_remaining(home: &TestCluster, want: &[&str]) {
 
 // Shows: S004-52
 #[test]
-fn a_tree_of_groups_is_created_parents_first_and_goes_with_its_owner() {
+fn a_tree_of_groups_is_created_parents_first_and_deleted_with_its_owner() {
     on_paused_clock(async {
         let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
         create_tree(&home).await;
@@ -103,7 +103,7 @@ fn a_tree_of_groups_is_created_parents_first_and_goes_with_its_owner() {
 }
 
 #[test]
-fn a_protected_composite_stays_until_its_last_group_has_gone() {
+fn a_protected_composite_stays_until_its_last_child_is_deleted() {
     on_paused_clock(async {
         let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
         let groups = create_tree(&home).await;
@@ -135,7 +135,7 @@ fn a_protected_composite_stays_until_its_last_group_has_gone() {
 // Shows: S003-02
 // Shows: S003-24
 #[test]
-fn a_child_group_comes_and_goes_without_harm_to_the_others() {
+fn a_child_group_can_be_deleted_and_recreated_without_affecting_the_others() {
     on_paused_clock(async {
         let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
         let groups = create_tree(&home).await;

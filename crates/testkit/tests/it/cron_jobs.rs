@@ -84,7 +84,7 @@ fn reasons(home: &TestCluster) -> BTreeSet<String> {
 
 // Shows: S000-13, S000-64
 #[test]
-fn each_time_of_the_schedule_gets_a_gang_of_its_own_and_old_ones_go_with_all_they_had() {
+fn each_scheduled_time_gets_its_own_gang_and_old_jobs_are_deleted_with_their_objects() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         let gang = job_running_for(5).pods(2).gang();
@@ -127,7 +127,7 @@ fn the_example_runs_a_gang_every_five_minutes() {
 }
 
 #[test]
-fn a_cron_job_over_turned_clocks_skips_a_time_in_spring_and_serves_it_twice_in_autumn() {
+fn a_daylight_saving_change_skips_a_time_in_spring_and_repeats_it_in_autumn() {
     for (origin, want) in [
         ("2026-03-27T12:00:00Z", ["2026-03-28T01:30:00Z", "2026-03-30T00:30:00Z"].as_slice()),
         ("2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"]),
@@ -147,7 +147,7 @@ fn a_cron_job_over_turned_clocks_skips_a_time_in_spring_and_serves_it_twice_in_a
 }
 
 #[test]
-fn a_forbidding_cron_job_waits_for_an_overlong_job_and_makes_up_for_the_last_time() {
+fn forbid_waits_for_a_running_job_and_then_starts_the_last_missed_time() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&cron_job("* * * * *", job_running_for(150), json!({"concurrencyPolicy": "Forbid"}))).await;
@@ -160,7 +160,7 @@ fn a_forbidding_cron_job_waits_for_an_overlong_job_and_makes_up_for_the_last_tim
 }
 
 #[test]
-fn a_replacing_cron_job_ends_the_job_that_runs() {
+fn replace_deletes_the_running_job() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&cron_job("* * * * *", job_running_for(1_000), json!({"concurrencyPolicy": "Replace"}))).await;
@@ -177,7 +177,7 @@ fn a_replacing_cron_job_ends_the_job_that_runs() {
 }
 
 #[test]
-fn a_suspended_cron_job_starts_nothing_and_makes_up_for_one_time_when_it_goes_on() {
+fn a_resumed_cron_job_starts_one_missed_time() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&cron_job("* * * * *", job_running_for(5), json!({"suspend": true}))).await;
@@ -191,7 +191,7 @@ fn a_suspended_cron_job_starts_nothing_and_makes_up_for_one_time_when_it_goes_on
 
 // Shows: S000-64
 #[test]
-fn a_deleted_cron_job_takes_its_jobs_and_their_groups_along() {
+fn deleting_a_cron_job_deletes_its_jobs_and_their_groups() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&cron_job("* * * * *", job_running_for(1_000).gang(), json!({}))).await;
@@ -225,7 +225,7 @@ fn a_deleted_running_job_leaves_the_active_list_and_is_not_recreated() {
 }
 
 #[test]
-fn whatever_becomes_of_a_write_each_time_gets_exactly_one_job() {
+fn each_scheduled_time_gets_exactly_one_job_whichever_write_fails() {
     let faults = [
         Fault::Cut,
         Fault::CutResponse,
@@ -261,7 +261,7 @@ fn whatever_becomes_of_a_write_each_time_gets_exactly_one_job() {
 }
 
 #[test]
-fn a_forbidding_cron_job_sees_a_job_whose_start_was_never_written_down() {
+fn forbid_sees_a_running_job_that_is_missing_from_the_status() {
     // The controllers end between the creation of a Job and the write of its status, and come back minutes later.
     on_paused_clock(async {
         let mut home = TestCluster::embedded(7, Cluster::default_of(1)).await;
@@ -278,7 +278,7 @@ fn a_forbidding_cron_job_sees_a_job_whose_start_was_never_written_down() {
 }
 
 #[test]
-fn a_cache_of_jobs_that_lags_makes_no_job_twice() {
+fn a_stale_job_cache_creates_no_job_twice() {
     on_paused_clock(async {
         let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
         home.inject_fault(
@@ -293,7 +293,7 @@ fn a_cache_of_jobs_that_lags_makes_no_job_twice() {
 }
 
 #[test]
-fn a_foreign_job_with_the_name_of_a_scheduled_job_is_left_alone_with_an_event() {
+fn a_foreign_job_with_a_scheduled_name_is_left_alone_with_an_event() {
     on_paused_clock(async {
         let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
         home.create(&job(&format!("c-{}", NEW_YEAR + 1)).build()).await;

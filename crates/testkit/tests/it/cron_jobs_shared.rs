@@ -59,7 +59,7 @@ async fn wait_for_next_minute(home: &TestCluster) {
 
 // Shows: U-TestCronJobLaunchesPodAndCleansUp, U-e2e-cron-history-success, U-e2e-cron-no-warnings
 #[test]
-fn a_cron_job_starts_jobs_whose_pods_run_and_keeps_no_more_than_its_limit() {
+fn a_cron_job_runs_jobs_and_keeps_at_most_its_limit_of_successful_ones() {
     on_shared_test_cluster(async |home| {
         create_overdue_cron_job(&home, 2 * MINUTE, job("x").gang(), json!({"successfulJobsHistoryLimit": 0})).await;
         home.eventually("its Job ran and went", 2 * MINUTE, |home| {
@@ -87,7 +87,7 @@ fn a_cron_job_starts_jobs_whose_pods_run_and_keeps_no_more_than_its_limit() {
 
 // Shows: U-e2e-cron-history-failed
 #[test]
-fn a_cron_job_keeps_no_more_failed_jobs_than_its_limit() {
+fn a_cron_job_keeps_at_most_its_limit_of_failed_jobs() {
     on_shared_test_cluster(async |home| {
         let fails = job("x").spec("backoffLimit", 0).annotate("phalanx.dev/exit-code", "1");
         create_overdue_cron_job(&home, 2 * MINUTE, fails, json!({"failedJobsHistoryLimit": 0})).await;
@@ -104,7 +104,7 @@ fn a_cron_job_keeps_no_more_failed_jobs_than_its_limit() {
 
 // Shows: U-e2e-cron-concurrent
 #[test]
-fn a_cron_job_that_allows_it_has_several_jobs_at_once() {
+fn allow_runs_several_jobs_concurrently() {
     on_shared_test_cluster(async |home| {
         create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever(), json!({"concurrencyPolicy": "Allow"})).await;
         let jobs = wait_for_active_jobs(&home, 2).await;
@@ -116,7 +116,7 @@ fn a_cron_job_that_allows_it_has_several_jobs_at_once() {
 
 // Shows: U-e2e-cron-suspended
 #[test]
-fn a_suspended_cron_job_starts_nothing() {
+fn a_suspended_cron_job_starts_no_job() {
     on_shared_test_cluster(async |home| {
         home.create(&cron_job(job("x"), &json!({}))).await;
         let last = home.now().checked_sub(2 * MINUTE).unwrap();
@@ -128,7 +128,7 @@ fn a_suspended_cron_job_starts_nothing() {
 
 // Shows: U-e2e-cron-forbid
 #[test]
-fn a_cron_job_that_forbids_it_starts_no_second_job_while_one_runs() {
+fn forbid_starts_no_second_job_while_one_runs() {
     on_shared_test_cluster(async |home| {
         create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever(), json!({"concurrencyPolicy": "Forbid"}))
             .await;
@@ -141,7 +141,7 @@ fn a_cron_job_that_forbids_it_starts_no_second_job_while_one_runs() {
 
 // Shows: U-e2e-cron-replace
 #[test]
-fn a_cron_job_that_replaces_ends_the_job_that_runs() {
+fn replace_puts_a_new_job_in_place_of_the_running_one() {
     on_shared_test_cluster(async |home| {
         create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever(), json!({"concurrencyPolicy": "Replace"}))
             .await;
@@ -158,7 +158,7 @@ fn a_cron_job_that_replaces_ends_the_job_that_runs() {
 
 // Shows: U-e2e-cron-missed
 #[test]
-fn after_more_than_a_hundred_missed_times_the_latest_is_served_and_the_rest_told() {
+fn after_a_hundred_missed_times_only_the_latest_is_started_and_an_event_is_written() {
     on_shared_test_cluster(async |home| {
         let at = create_overdue_cron_job(&home, 180 * MINUTE, job("x").run_forever(), json!({})).await;
         let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();
@@ -170,7 +170,7 @@ fn after_more_than_a_hundred_missed_times_the_latest_is_served_and_the_rest_told
 
 // Shows: U-e2e-cron-timestamp, U-trap-cron-groups
 #[test]
-fn a_job_carries_the_time_it_was_started_for_and_has_a_group_of_its_own() {
+fn a_job_has_its_scheduled_time_and_its_own_group() {
     on_shared_test_cluster(async |home| {
         create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever().gang(), json!({})).await;
         let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();
@@ -205,7 +205,7 @@ fn a_deleted_job_leaves_the_active_list() {
 
 // Shows: U-e2e-cron-zone
 #[test]
-fn a_schedule_holds_in_its_time_zone() {
+fn a_schedule_follows_its_time_zone() {
     on_shared_test_cluster(async |home| {
         // Two minutes ago, on the clocks of Tokyo.
         let there = home.now().checked_sub(2 * MINUTE).unwrap().in_tz("Asia/Tokyo").unwrap();
@@ -221,7 +221,7 @@ fn a_schedule_holds_in_its_time_zone() {
 
 // Shows: U-e2e-cron-api
 #[test]
-fn a_cron_job_can_be_made_read_changed_and_deleted_and_its_status_written() {
+fn a_cron_job_can_be_created_read_changed_and_deleted_and_its_status_written() {
     on_shared_test_cluster(async |home| {
         home.create(&cron_job(job("x"), &json!({}))).await;
         home.patch("cronjobs/c", &json!({"spec": {"schedule": "*/5 * * * *"}})).await;
@@ -246,7 +246,7 @@ fn a_cron_job_can_be_made_read_changed_and_deleted_and_its_status_written() {
 
 // Shows: U-e2e-gc-cron-children
 #[test]
-fn the_jobs_and_pods_of_a_cron_job_go_with_it() {
+fn deleting_a_cron_job_deletes_its_jobs_and_pods() {
     on_shared_test_cluster(async |home| {
         create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever().gang(), json!({})).await;
         let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();

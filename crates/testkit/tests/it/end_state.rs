@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_sees_a_pod_too_many_an_index_twice_and_a_second_group() {
+    fn the_observer_detects_extra_pods_duplicate_indexes_and_second_groups() {
         let (a, b, c) = (|| pod("a", "0", "", true), || pod("b", "1", "", true), || pod("c", "2", "", true));
         assert_eq!(first_violation(&[a(), b()]), None);
         assert!(first_violation(&[a(), b(), c()]).unwrap().contains("its Job asks for 2"));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_drawn_do_not_matter_and_counts_do() {
+    fn end_states_ignore_generated_names_and_compare_counts() {
         let run = |uid: &str, name: &str, succeeded: i64| {
             let owner = json!([{"kind": "Job", "uid": uid, "controller": true}]);
             let job = json!({"metadata": {"uid": uid, "name": "job"}, "status": {"succeeded": succeeded}});

@@ -14,7 +14,7 @@ async fn evict(home: &TestCluster, pod: &str) -> Result<Value, kube::Error> {
 
 // A drain deleted pods for lack of evictions, and the Job took each for a failure.
 #[test]
-fn a_job_outlives_the_drain_of_its_node() {
+fn a_job_survives_a_node_drain() {
     on_test_cluster(async {
         let home = TestCluster::start(1, 2).await;
         home.create(&job("drained").pods(2).spec("backoffLimit", 0).run_forever().build()).await;
@@ -35,7 +35,7 @@ fn a_job_outlives_the_drain_of_its_node() {
 
 /// The controller of budgets is ours here; on the real control plane it is kube-controller-manager's.
 #[test]
-fn a_budget_lets_pods_go_one_after_the_other() {
+fn a_budget_allows_evictions_one_at_a_time() {
     on_test_cluster(async {
         let home = TestCluster::start(1, 2).await;
         home.create(&job("guarded").pods(2).run_forever().build()).await;
@@ -56,7 +56,7 @@ fn a_budget_lets_pods_go_one_after_the_other() {
 
 // Which pods a Job will have is not known, so a share of them is not either. Only a condition said so.
 #[test]
-fn a_budget_that_cannot_be_computed_warns_in_an_event() {
+fn a_budget_that_cannot_be_computed_gets_a_warning_event() {
     on_test_cluster(async {
         let home = TestCluster::start(1, 2).await;
         home.create(&job("guarded").pods(2).run_forever().build()).await;

@@ -62,7 +62,7 @@ fn pods_made(home: &TestCluster) -> usize {
 }
 
 #[test]
-fn the_caller_hears_and_the_server_does_what_the_fault_says() {
+fn each_fault_has_its_effect_on_caller_and_server() {
     for (fault, want, made) in faults() {
         on_paused_clock(async {
             let home = server().await;
@@ -78,7 +78,7 @@ fn the_caller_hears_and_the_server_does_what_the_fault_says() {
 }
 
 #[test]
-fn a_delay_is_before_the_server_or_after_it() {
+fn a_delay_is_before_or_after_the_server_handles_the_request() {
     for (fault, created_after) in
         [(Fault::Delay(SECONDS_5), SECONDS_5), (Fault::DelayResponse(SECONDS_5), Duration::ZERO)]
     {
@@ -96,7 +96,7 @@ fn a_delay_is_before_the_server_or_after_it() {
 }
 
 #[test]
-fn a_busy_server_says_when_to_come_back() {
+fn an_injected_429_has_retry_after() {
     on_paused_clock(async {
         let home = server().await;
         let client = home.faults().wrap("part", home.client());
@@ -115,7 +115,7 @@ fn a_busy_server_says_when_to_come_back() {
 }
 
 #[test]
-fn only_components_go_through_the_rules_of_a_test_cluster() {
+fn fault_rules_apply_only_to_components() {
     on_paused_clock(async {
         let home = server().await;
         home.inject_fault(FaultRule::on(all_requests(), Fault::Cut));
@@ -174,7 +174,7 @@ fn event_faults() -> [(FaultRule, &'static str); 9] {
 }
 
 #[test]
-fn a_watch_shows_what_the_rules_leave_of_its_events() {
+fn each_event_fault_has_its_effect_on_a_watch() {
     for (rule, want) in event_faults() {
         on_paused_clock(async {
             let home = server().await;
@@ -187,7 +187,7 @@ fn a_watch_shows_what_the_rules_leave_of_its_events() {
 }
 
 #[test]
-fn a_frozen_watch_stands_still_and_then_tells_everything() {
+fn a_delayed_watch_stalls_and_then_delivers_all_events() {
     on_paused_clock(async {
         let home = server().await;
         let client = home.faults().wrap("part", home.client());
@@ -199,7 +199,7 @@ fn a_frozen_watch_stands_still_and_then_tells_everything() {
 }
 
 #[test]
-fn the_proxy_does_to_requests_what_the_layer_does() {
+fn the_proxy_applies_request_faults_like_the_layer() {
     over_http(async |home, proxy| {
         let client = proxy.client().unwrap();
         for (count, (fault, want, made)) in faults().into_iter().enumerate() {
@@ -218,7 +218,7 @@ fn the_proxy_does_to_requests_what_the_layer_does() {
 }
 
 #[test]
-fn a_connection_that_swallowed_a_request_is_not_used_again() {
+fn a_black_holed_connection_is_not_reused() {
     for (fault, made) in [(Fault::BlackHole, 0), (Fault::BlackHoleResponse, 1)] {
         over_http(async |home, proxy| {
             let client = proxy.client().unwrap();
@@ -234,7 +234,7 @@ fn a_connection_that_swallowed_a_request_is_not_used_again() {
 }
 
 #[test]
-fn the_proxy_does_to_watches_what_the_layer_does() {
+fn the_proxy_applies_event_faults_like_the_layer() {
     for (rule, want) in event_faults().into_iter().take(7) {
         over_http(async |home, proxy| {
             let case = format!("{rule:?}");
@@ -245,7 +245,7 @@ fn the_proxy_does_to_watches_what_the_layer_does() {
 }
 
 #[test]
-fn the_kubeconfig_of_a_proxy_leads_through_it() {
+fn the_kubeconfig_of_a_proxy_routes_through_it() {
     over_http(async |home, proxy| {
         let seen = home.inject_fault(FaultRule::on(verb(Verb::List).on_resource("nodes"), Fault::Count));
         let file = Kubeconfig::from_yaml(&proxy.kubeconfig()).unwrap();
@@ -261,7 +261,7 @@ fn the_kubeconfig_of_a_proxy_leads_through_it() {
 }
 
 #[test]
-fn a_proxy_that_is_dropped_is_gone_with_its_watches() {
+fn dropping_a_proxy_closes_its_watches() {
     over_http(async |home, _| {
         let proxy = Proxy::start(home.faults(), "other", home.client()).await.unwrap();
         let client = proxy.client().unwrap();
@@ -284,7 +284,7 @@ fn over_http(scenario: impl AsyncFnOnce(&TestCluster, &Proxy)) {
 }
 
 #[test]
-fn requests_can_be_told_apart_in_every_way_a_rule_has() {
+fn rules_match_by_every_attribute_of_a_request() {
     on_paused_clock(async {
         let home = server().await;
         let (one, two) = (home.faults().wrap("system:one", home.client()), home.faults().wrap("two", home.client()));

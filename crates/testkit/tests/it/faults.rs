@@ -199,7 +199,7 @@ fn writes_of(part: &str) -> RequestMatcher {
 }
 
 #[test]
-fn a_job_is_counted_exactly_whichever_write_of_its_controller_goes_wrong() {
+fn a_job_is_counted_exactly_whichever_controller_write_fails() {
     at_every_write(INDEXED, writes_of("job-controller"), &FAULTS, FinishedRun::assert_exact_at_every_write);
     for work in [PLAIN, FAILING] {
         at_every_write(
@@ -212,7 +212,7 @@ fn a_job_is_counted_exactly_whichever_write_of_its_controller_goes_wrong() {
 }
 
 #[test]
-fn a_job_is_counted_exactly_whichever_write_of_the_scheduler_goes_wrong() {
+fn a_job_is_counted_exactly_whichever_scheduler_write_fails() {
     at_every_write(
         INDEXED,
         writes_of("kube-scheduler"),
@@ -222,13 +222,13 @@ fn a_job_is_counted_exactly_whichever_write_of_the_scheduler_goes_wrong() {
 }
 
 #[test]
-fn a_job_is_counted_exactly_whichever_write_of_the_nodes_goes_wrong() {
+fn a_job_is_counted_exactly_whichever_node_write_fails() {
     at_every_write(INDEXED, writes_of("nodes"), &REPRESENTATIVE_FAULTS, FinishedRun::assert_exact_at_every_write);
 }
 
 // Shows: S000-35
 #[test]
-fn a_part_that_ends_before_or_after_any_of_its_writes_goes_on_where_it_was() {
+fn a_component_that_crashes_at_any_write_resumes() {
     for (part, user) in [
         (Component::Controllers, "job-controller"),
         (Component::Scheduler, "kube-scheduler"),
@@ -255,14 +255,14 @@ fn a_part_that_ends_before_or_after_any_of_its_writes_goes_on_where_it_was() {
 
 // A create that comes twice makes two pods when the server draws their names; one of them has to go again.
 #[test]
-fn a_write_that_arrives_twice_does_no_lasting_harm() {
+fn a_duplicated_write_does_not_change_the_end_state() {
     for part in ["job-controller", "kube-scheduler", "nodes"] {
         at_every_write(INDEXED, writes_of(part), &[Fault::Repeat], FinishedRun::assert_end_state);
     }
 }
 
 #[test]
-fn a_job_is_counted_exactly_while_one_write_in_five_goes_wrong() {
+fn a_job_is_counted_exactly_while_one_write_in_five_fails() {
     for seed in 0..8 {
         on_paused_clock(async {
             let case = format!("seed {seed}");
@@ -284,7 +284,7 @@ fn a_job_is_counted_exactly_while_one_write_in_five_goes_wrong() {
 }
 
 #[test]
-fn conflicts_and_a_busy_server_hold_a_status_up_but_lose_none() {
+fn conflicts_and_429_delay_status_writes_and_lose_none() {
     for refusal in [InjectedStatus::Conflict, BUSY, InjectedStatus::Unavailable] {
         on_paused_clock(async {
             let case = format!("{refusal:?}");
@@ -297,7 +297,7 @@ fn conflicts_and_a_busy_server_hold_a_status_up_but_lose_none() {
 }
 
 #[test]
-fn a_frozen_watch_never_makes_more_pods_than_asked_for() {
+fn a_stalled_watch_never_causes_extra_pods() {
     for kind in KINDS {
         for nth in [1, 2, 4, 7, 12] {
             for seconds in [5, 30] {
@@ -313,7 +313,7 @@ fn a_frozen_watch_never_makes_more_pods_than_asked_for() {
 }
 
 #[test]
-fn a_watch_that_breaks_anywhere_is_taken_up_where_it_was() {
+fn a_broken_watch_resumes_where_it_ended() {
     for fault in [EventFault::Cut, EventFault::Expire] {
         for nth in 1..20 {
             on_paused_clock(async {
@@ -328,7 +328,7 @@ fn a_watch_that_breaks_anywhere_is_taken_up_where_it_was() {
 }
 
 #[test]
-fn events_that_come_twice_change_nothing() {
+fn duplicate_events_change_nothing() {
     on_paused_clock(async {
         let ran =
             run("every event twice", KINDS.map(|kind| FaultRule::on_events(events_of(kind), EventFault::Repeat))).await;
@@ -338,7 +338,7 @@ fn events_that_come_twice_change_nothing() {
 }
 
 #[test]
-fn a_job_is_counted_exactly_while_events_overtake_each_other() {
+fn a_job_is_counted_exactly_while_events_are_reordered() {
     for seed in 0..10 {
         on_paused_clock(async {
             let case = format!("seed {seed}");
@@ -355,7 +355,7 @@ fn a_job_is_counted_exactly_while_events_overtake_each_other() {
 
 // No server does this. A pod that is missing from the watch for good is not made again in its place.
 #[test]
-fn a_job_is_counted_exactly_though_events_never_come() {
+fn a_job_is_counted_exactly_when_events_are_lost() {
     for seed in 0..10 {
         on_paused_clock(async {
             let case = format!("seed {seed}");
@@ -395,7 +395,7 @@ fn bound_in_order(history: &[RecordedWrite]) -> Vec<&str> {
 
 // Two gangs, each with six of the node's eight GPUs: there is only ever room for one.
 #[test]
-fn gangs_are_whole_and_nodes_never_full_beyond_measure_whichever_bind_goes_wrong() {
+fn gangs_stay_whole_and_nodes_within_capacity_whichever_bind_fails() {
     for fault in [
         Fault::Cut,
         Fault::CutResponse,
@@ -430,7 +430,7 @@ fn gangs_are_whole_and_nodes_never_full_beyond_measure_whichever_bind_goes_wrong
 }
 
 #[test]
-fn a_deleted_job_takes_everything_along_whichever_write_of_the_collector_goes_wrong() {
+fn deleting_a_job_deletes_everything_whichever_garbage_collector_request_fails() {
     let of = || all_requests().by_user("generic-garbage-collector");
     let delete = async |case: &str, rule: FaultRule| {
         let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
@@ -460,7 +460,7 @@ fn a_deleted_job_takes_everything_along_whichever_write_of_the_collector_goes_wr
 
 /// On the wall clock and over real sockets: parts as they run beside a server elsewhere.
 #[test]
-fn a_job_is_counted_exactly_by_parts_behind_a_bad_network() {
+fn a_job_is_counted_exactly_by_components_behind_a_faulty_network() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let nobody = Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default_of(1)) };

@@ -36,32 +36,32 @@ fn replay(name: &str) {
 }
 
 #[test]
-fn bodies_are_objects_that_can_be_written_back_or_are_refused() {
+fn accepted_bodies_can_be_written_back() {
     replay("body");
 }
 
 #[test]
-fn patches_leave_a_good_object_or_change_nothing() {
+fn patches_produce_a_valid_object_or_change_nothing() {
     replay("patch");
 }
 
 #[test]
-fn selectors_select_what_they_say_or_are_refused() {
+fn accepted_selectors_select_exactly_what_they_match() {
     replay("selector");
 }
 
 #[test]
-fn continue_tokens_lead_through_the_rest_of_the_list_or_are_refused() {
+fn continue_tokens_return_the_rest_of_the_list_or_are_refused() {
     replay("continue_token");
 }
 
 #[test]
-fn damaged_store_files_are_reported_and_never_shown() {
+fn damage_in_store_files_is_reported_and_never_served() {
     replay("store_file");
 }
 
 #[test]
-fn every_target_has_small_seeds_and_nothing_else_has_any() {
+fn every_target_has_small_seeds_and_every_seed_has_a_target() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     let folders: BTreeSet<String> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -55,7 +55,7 @@ fn writes_of_degraded(history: &[RecordedWrite]) -> Vec<String> {
 // Shows: S003-26
 // Shows: S003-39
 #[test]
-fn a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again() {
+fn a_running_gang_is_degraded_while_it_lacks_a_pod() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
@@ -141,7 +141,7 @@ async fn wait_until_complete(home: &TestCluster) {
 }
 
 #[test]
-fn a_gang_whose_scheduler_died_between_two_binds_is_completed() {
+fn a_half_bound_gang_is_completed_after_a_scheduler_crash() {
     for (seed, size, k) in crash_points(1000) {
         on_test_cluster(async {
             let (home, begun) = start_half_bound(seed, size, k, false).await;
@@ -151,7 +151,7 @@ fn a_gang_whose_scheduler_died_between_two_binds_is_completed() {
 }
 
 #[test]
-fn a_gang_that_can_no_longer_be_completed_is_released_and_starts_as_a_whole() {
+fn a_half_bound_gang_that_no_longer_fits_is_released_and_later_starts_whole() {
     // What two cores delete and make anew on the wall clock is a matter of the machine.
     for (seed, size, k) in crash_points(if is_on_kube() { 200 } else { 1000 }) {
         on_test_cluster(async {
@@ -168,7 +168,7 @@ fn a_gang_that_can_no_longer_be_completed_is_released_and_starts_as_a_whole() {
 }
 
 #[test]
-fn a_gang_that_was_whole_keeps_its_pods_when_the_scheduler_starts_anew() {
+fn a_degraded_gang_keeps_its_pods_when_the_scheduler_restarts() {
     on_test_cluster(async {
         let mut home = TestCluster::start(3, 1).await;
         home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
@@ -204,7 +204,7 @@ fn count_complete(home: &TestCluster) -> usize {
 // Shows: S000-67
 // Shows: S004-66
 #[test]
-fn gangs_that_want_most_of_the_cluster_all_finish_beside_everything_else() {
+fn large_gangs_all_finish_among_other_workloads() {
     on_paused_clock(async {
         let alone = TestCluster::embedded(7, Cluster::default_of(2)).await;
         let begun = alone.now();

@@ -87,7 +87,7 @@ async fn check_second_run(home: &TestCluster, succeeded: usize) {
 }
 
 #[test]
-fn the_next_run_of_a_group_starts_as_a_whole() {
+fn the_second_run_of_a_group_starts_whole() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         check_second_run(&home, 3).await;
@@ -96,7 +96,7 @@ fn the_next_run_of_a_group_starts_as_a_whole() {
 
 // Two of the first run succeeded, and counted: one of the three new pods was started.
 #[test]
-fn the_run_after_one_that_failed_starts_as_a_whole_and_lacks_what_it_lacks() {
+fn the_run_after_a_failed_one_starts_whole_and_reports_missing_pods() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         check_second_run(&home, 2).await;
@@ -111,7 +111,7 @@ fn the_run_after_one_that_failed_starts_as_a_whole_and_lacks_what_it_lacks() {
 }
 
 #[test]
-fn a_gang_that_comes_in_batches_takes_a_rack_with_room_for_all_of_it() {
+fn a_gang_created_in_batches_is_placed_in_a_rack_that_fits_all_of_it() {
     on_test_cluster(async {
         // A rack of eight nodes, and one of four that would do for the first batch.
         let home = TestCluster::start(3, 12).await;
@@ -128,7 +128,7 @@ fn a_gang_that_comes_in_batches_takes_a_rack_with_room_for_all_of_it() {
 
 // Seen: the first pod of a Basic Job chose the rack, the tightest one that it fitted into, and five others waited there.
 #[test]
-fn a_basic_job_takes_a_rack_with_room_for_all_of_it() {
+fn a_basic_job_is_placed_in_a_rack_that_fits_all_of_it() {
     on_test_cluster(async {
         // A rack of eight nodes, and one of four.
         let home = TestCluster::start(3, 12).await;
@@ -145,7 +145,7 @@ fn a_basic_job_takes_a_rack_with_room_for_all_of_it() {
 }
 
 #[test]
-fn what_is_left_of_a_gang_is_replaced_when_no_more_pods_are_expected() {
+fn the_rest_of_a_gang_is_placed_when_no_more_pods_are_expected() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         home.create(&gang("g", 2)).await;
@@ -164,7 +164,7 @@ fn what_is_left_of_a_gang_is_replaced_when_no_more_pods_are_expected() {
 }
 
 #[test]
-fn a_gang_that_was_whole_keeps_its_pods_although_nothing_says_so_when_the_scheduler_starts_anew() {
+fn a_restarted_scheduler_keeps_a_running_gang_that_lacks_its_condition() {
     on_test_cluster(async {
         let mut home = TestCluster::start(3, 1).await;
         let never = Fault::Delay(Duration::from_secs(100_000));

@@ -35,7 +35,7 @@ fn initially_scheduled(group: &PodGroupView) -> Option<Condition> {
 // Shows: S000-21
 // Shows: S003-29
 #[test]
-fn eight_workers_with_room_for_seven_start_none_and_hold_nothing() {
+fn a_gang_of_eight_with_capacity_for_seven_binds_no_pod() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "100000").build()).await;
@@ -60,7 +60,7 @@ fn eight_workers_with_room_for_seven_start_none_and_hold_nothing() {
 }
 
 #[test]
-fn a_waiting_gang_starts_at_once_when_room_appears() {
+fn a_waiting_gang_starts_as_soon_as_capacity_is_freed() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(100)).build())
@@ -95,7 +95,7 @@ fn a_waiting_gang_starts_at_once_when_room_appears() {
 }
 
 #[test]
-fn a_gang_of_two_sizes_starts_when_the_small_pod_in_its_way_goes() {
+fn a_gang_of_two_pod_sizes_starts_when_a_small_pod_is_deleted() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         // Of eight GPUs four are free: room for a leader of three or for workers of two, and not for both.
@@ -133,7 +133,7 @@ fn a_gang_of_two_sizes_starts_when_the_small_pod_in_its_way_goes() {
 }
 
 #[test]
-fn a_small_pod_is_placed_beside_ten_gangs_that_wait_for_others() {
+fn a_small_pod_is_placed_while_ten_gangs_wait() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 2).await;
         let placed =
@@ -174,7 +174,7 @@ fn a_small_pod_is_placed_beside_ten_gangs_that_wait_for_others() {
 // Shows: S003-16
 // Shows: S003-25
 #[test]
-fn competing_gangs_are_never_partial_and_both_finish() {
+fn competing_gangs_are_never_partial_and_all_finish() {
     for seed in seeds(4) {
         on_test_cluster(async {
             let home = TestCluster::start(seed, 16).await;
@@ -201,7 +201,7 @@ fn competing_gangs_are_never_partial_and_both_finish() {
 // Shows: S000-77
 // Shows: S004-09
 #[test]
-fn a_job_that_asks_for_nothing_is_placed_pod_by_pod() {
+fn a_job_without_scheduling_fields_is_placed_pod_by_pod() {
     on_test_cluster(async {
         let home = TestCluster::start(5, 1).await;
         // Room for 8 of 12: the others follow as room appears; no pod waits for another.
@@ -233,7 +233,7 @@ fn a_job_that_asks_for_nothing_is_placed_pod_by_pod() {
 // Shows: S003-17
 // Shows: S003-28
 #[test]
-fn a_user_made_pod_group_works_without_a_workload() {
+fn a_user_created_pod_group_works_without_a_workload() {
     on_test_cluster(async {
         let home = TestCluster::start(5, 1).await;
         // Pods first: they wait by name for their group.
@@ -257,7 +257,7 @@ fn a_user_made_pod_group_works_without_a_workload() {
 }
 
 #[test]
-fn a_gang_that_cannot_fit_has_exactly_its_pods_and_none_is_placed() {
+fn a_gang_that_cannot_fit_has_all_its_pods_and_none_is_placed() {
     on_test_cluster(async {
         let home = TestCluster::start(5, 16).await;
         let gang = job("large").pods(72).indexed().gang().in_topology("topology.kubernetes.io/rack").gpus(1);
@@ -276,7 +276,7 @@ fn a_gang_that_cannot_fit_has_exactly_its_pods_and_none_is_placed() {
 
 // Shows: S000-35
 #[test]
-fn a_gang_completes_although_every_part_dies_once() {
+fn a_gang_completes_when_every_component_is_restarted_once() {
     on_test_cluster(async {
         let mut home = TestCluster::start(9, 2).await;
         let gang = job("steady").pods(16).indexed().gang().gpus(1);
@@ -298,7 +298,7 @@ fn a_gang_completes_although_every_part_dies_once() {
 }
 
 #[test]
-fn a_gang_completes_although_every_third_bind_meets_a_busy_server() {
+fn a_gang_completes_when_every_third_bind_gets_429() {
     on_test_cluster(async {
         let home = TestCluster::start(9, 2).await;
         let busy = Fault::Respond(InjectedStatus::TooManyRequests { retry_after_seconds: 1 });

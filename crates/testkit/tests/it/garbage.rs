@@ -52,7 +52,7 @@ async fn owners(home: &TestCluster, name: &str) -> Vec<String> {
 
 // Shows: U-TestCascadingDeletion, U-e2e-gc-background
 #[test]
-fn what_has_lost_its_last_owner_goes_and_what_has_another_stays() {
+fn an_object_is_deleted_with_its_last_owner_and_kept_with_another() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let gone = create_workload(&home, "gone", &[], &[]).await;
@@ -68,7 +68,7 @@ fn what_has_lost_its_last_owner_goes_and_what_has_another_stays() {
 
 // Shows: U-TestCreateWithNonExistentOwner
 #[test]
-fn what_is_made_for_an_owner_that_is_not_there_goes() {
+fn an_object_whose_owner_does_not_exist_is_deleted() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let nobody = reference("nobody", &json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f10"));
@@ -89,7 +89,7 @@ fn what_is_made_for_an_owner_that_is_not_there_goes() {
 
 // Shows: U-TestStressingCascadingDeletion
 #[test]
-fn many_owners_deleted_in_every_way_leave_exactly_what_was_orphaned() {
+fn deleting_many_owners_leaves_exactly_the_orphaned_dependents() {
     on_paused_clock(async {
         let home = test_cluster().await;
         for index in 0..30 {
@@ -115,7 +115,7 @@ fn many_owners_deleted_in_every_way_leave_exactly_what_was_orphaned() {
 
 // Shows: U-TestOrphaning, U-e2e-gc-orphan
 #[test]
-fn what_an_orphaning_deletion_leaves_has_no_owner_any_more() {
+fn orphaned_dependents_lose_their_owner_references() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let owner = create_workload(&home, "owner", &[], &[]).await;
@@ -130,7 +130,7 @@ fn what_an_orphaning_deletion_leaves_has_no_owner_any_more() {
 
 // Shows: U-TestSolidOwnerDoesNotBlockWaitingOwner, U-e2e-gc-two-owners
 #[test]
-fn an_owner_that_waits_does_not_wait_for_what_others_own_too() {
+fn foreground_deletion_does_not_wait_for_dependents_with_another_owner() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let waits = create_workload(&home, "waits", &[], &[]).await;
@@ -144,7 +144,7 @@ fn an_owner_that_waits_does_not_wait_for_what_others_own_too() {
 
 // Shows: U-TestNonBlockingOwnerRefDoesNotBlock
 #[test]
-fn a_dependent_that_does_not_block_delays_no_deletion() {
+fn a_non_blocking_dependent_does_not_delay_foreground_deletion() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let owner = create_workload(&home, "owner", &[], &[]).await;
@@ -158,7 +158,7 @@ fn a_dependent_that_does_not_block_delays_no_deletion() {
 
 // Shows: U-TestBlockingOwnerRefDoesBlock, U-e2e-gc-foreground
 #[test]
-fn an_owner_that_waits_stays_until_what_blocks_it_is_gone() {
+fn foreground_deletion_waits_for_blocking_dependents() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let owner = create_workload(&home, "owner", &[], &[]).await;
@@ -175,7 +175,7 @@ fn an_owner_that_waits_stays_until_what_blocks_it_is_gone() {
 
 // Shows: U-gc-cross-namespace
 #[test]
-fn an_owner_in_another_namespace_is_none() {
+fn an_owner_reference_into_another_namespace_does_not_count() {
     on_paused_clock(async {
         let home = test_cluster().await;
         home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "far"}})).await.unwrap();

@@ -23,7 +23,7 @@ fn all_complete(home: &TestCluster, jobs: usize) -> Option<()> {
 // Shows: S000-06
 // Shows: S000-54
 #[test]
-fn auto_gang_makes_gangs_of_indexed_jobs_and_nothing_for_others() {
+fn auto_gang_creates_groups_only_for_indexed_jobs_that_run_all_pods_at_once() {
     on_paused_clock(async {
         let home = TestCluster::with_config(3, config(Gates::default().with_auto_gang(AutoGang::Indexed))).await;
         home.create(&job("whole").pods(8).indexed().gpus(1).build()).await;
@@ -41,7 +41,7 @@ fn auto_gang_makes_gangs_of_indexed_jobs_and_nothing_for_others() {
 
 // Shows: S000-56
 #[test]
-fn the_size_of_such_a_gang_cannot_be_changed_and_by_default_it_can() {
+fn resizing_is_refused_for_auto_gangs_and_allowed_by_default() {
     for (auto_gang, refused) in [(AutoGang::Indexed, true), (AutoGang::Explicit, false)] {
         on_paused_clock(async {
             let home = TestCluster::with_config(3, config(Gates::default().with_auto_gang(auto_gang))).await;
@@ -67,7 +67,7 @@ fn the_size_of_such_a_gang_cannot_be_changed_and_by_default_it_can() {
 // Shows: S000-25
 // Shows: S000-56
 #[test]
-fn a_job_of_which_the_setting_makes_no_gang_changes_its_size() {
+fn jobs_that_auto_gang_skips_can_be_resized() {
     on_paused_clock(async {
         let gates = Gates::default().with_auto_gang(AutoGang::Indexed).with(Gate::JobWorkloadRef, true);
         let home = TestCluster::with_config(3, config(gates)).await;
@@ -166,7 +166,7 @@ async fn delete_pod(plane: &ControlPlane, name: &str) {
 // Shows: S004-33
 // Shows: U-gap-gates
 #[test]
-fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
+fn objects_are_created_only_while_the_gate_is_on_and_never_for_jobs_with_pods() {
     on_paused_clock(async {
         let origin = "2026-01-01T00:00:00Z".parse().unwrap();
         let environment = testkit::virtual_time::environment(9, origin, store::HistoryLimits::default());

@@ -19,7 +19,7 @@ fn all_bound(home: &TestCluster, count: usize) -> Option<()> {
 
 // Shows: S003-01
 #[test]
-fn a_group_lives_on_when_its_workload_goes() {
+fn a_group_survives_the_deletion_of_its_workload() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("train").pods(4).gang().annotate("phalanx.dev/run-seconds", "100").build()).await;
@@ -41,7 +41,7 @@ fn a_group_lives_on_when_its_workload_goes() {
 
 // Shows: S002-13
 #[test]
-fn whom_a_workload_stands_for_is_nothing_to_the_scheduler() {
+fn the_scheduler_ignores_the_controller_ref_of_a_workload() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}});
@@ -68,7 +68,7 @@ fn whom_a_workload_stands_for_is_nothing_to_the_scheduler() {
 
 // Shows: S003-03
 #[test]
-fn the_state_of_a_group_is_written_to_that_group_alone() {
+fn the_state_of_a_group_is_written_only_to_that_group() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(4)).await;
         for name in ["red", "green", "blue"] {
@@ -126,7 +126,7 @@ fn api_form(yaml: &str) -> Value {
 
 // Shows: S003-33
 #[test]
-fn while_groups_are_switched_off_their_pods_are_placed_alone() {
+fn while_the_gates_are_off_pods_of_groups_are_placed_one_by_one() {
     on_paused_clock(async {
         let origin = "2026-01-01T00:00:00Z".parse().unwrap();
         let environment = testkit::virtual_time::environment(9, origin, store::HistoryLimits::default());

@@ -49,7 +49,7 @@ fn indexes(pods: &[Arc<PodView>]) -> BTreeSet<u32> {
 
 // Shows: U-TestNonParallelJob, U-e2e-job-restart-elsewhere
 #[test]
-fn a_failed_pod_is_replaced_and_a_restarted_controller_goes_on_counting() {
+fn a_failed_pod_is_replaced_and_counted_across_controller_restarts() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job("one").run_forever().build()).await;
         let pods = home.wait_until_running("one", 1).await;
@@ -69,7 +69,7 @@ fn a_failed_pod_is_replaced_and_a_restarted_controller_goes_on_counting() {
 
 // Shows: U-TestParallelJob
 #[test]
-fn a_job_without_completions_replaces_failures_until_one_succeeds_and_then_waits_for_the_rest() {
+fn a_job_without_completions_creates_no_pods_after_the_first_success() {
     on_shared_test_cluster(async |home| {
         home.create(&job("some").spec("parallelism", 4).run_forever().build()).await;
         let pods = home.wait_until_running("some", 4).await;
@@ -111,7 +111,7 @@ fn the_number_of_pods_follows_parallelism_up_and_down() {
 
 // Shows: U-TestParallelJobWithCompletions
 #[test]
-fn never_more_pods_than_successes_are_still_missing() {
+fn active_pods_never_exceed_the_missing_completions() {
     on_shared_test_cluster(async |home| {
         home.create(&job("counted").spec("parallelism", 6).spec("completions", 4).run_forever().build()).await;
         let pods = home.wait_until_running("counted", 4).await;
@@ -134,7 +134,7 @@ fn never_more_pods_than_successes_are_still_missing() {
 
 // Shows: U-TestIndexedJob
 #[test]
-fn every_index_has_one_pod_at_a_time_until_it_has_succeeded() {
+fn every_index_has_one_pod_at_a_time_until_it_succeeds() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job("each").spec("parallelism", 3).spec("completions", 4).indexed().run_forever().build()).await;
         let pods = home.wait_until_running("each", 3).await;
@@ -161,7 +161,7 @@ fn every_index_has_one_pod_at_a_time_until_it_has_succeeded() {
 
 // Shows: U-e2e-job-indexed
 #[test]
-fn a_pod_knows_its_index_by_name_hostname_label_annotation_and_variable() {
+fn an_indexed_pod_has_its_index_in_name_hostname_label_annotation_and_variable() {
     on_shared_test_cluster(async |home| {
         home.create(&job("knows").pods(2).indexed().run_forever().build()).await;
         for pod in home.wait_until_running("knows", 2).await {
@@ -181,7 +181,7 @@ fn a_pod_knows_its_index_by_name_hostname_label_annotation_and_variable() {
 
 // Shows: U-e2e-job-ready
 #[test]
-fn the_status_tells_how_many_pods_are_ready() {
+fn the_status_reports_the_number_of_ready_pods() {
     on_shared_test_cluster(async |home| {
         let manifest =
             job("ready").pods(3).run_forever().annotate("phalanx.dev/start-seconds", &home.scaled_seconds(50));
@@ -194,7 +194,7 @@ fn the_status_tells_how_many_pods_are_ready() {
 
 // Shows: U-TestImmediateJobRecreation
 #[test]
-fn a_job_under_a_name_that_was_just_free_gets_its_own_pods_soon() {
+fn a_job_recreated_under_the_same_name_gets_its_own_pods() {
     on_shared_test_cluster(async |home| {
         for round in 1..=3 {
             let made = home.create(&job("again").pods(2).run_forever().build()).await;
@@ -212,7 +212,7 @@ fn a_job_under_a_name_that_was_just_free_gets_its_own_pods_soon() {
 
 // Shows: U-TestElasticIndexedJob
 #[test]
-fn an_indexed_job_grows_and_shrinks_and_counts_only_the_indexes_it_has() {
+fn a_resized_indexed_job_counts_only_its_current_indexes() {
     on_shared_test_cluster(async |home| {
         let resize = |to: i32| json!({"spec": {"parallelism": to, "completions": to}});
         home.create(&job("elastic").pods(3).indexed().run_forever().build()).await;
@@ -241,7 +241,7 @@ fn an_indexed_job_grows_and_shrinks_and_counts_only_the_indexes_it_has() {
 
 // Shows: U-TestElasticIndexedJob
 #[test]
-fn an_indexed_job_that_shrinks_to_nothing_is_complete() {
+fn an_indexed_job_resized_to_zero_is_complete() {
     on_shared_test_cluster(async |home| {
         home.create(&job("none").pods(2).indexed().run_forever().build()).await;
         home.wait_until_running("none", 2).await;
@@ -253,7 +253,7 @@ fn an_indexed_job_that_shrinks_to_nothing_is_complete() {
 
 // Shows: U-TestOrphanPodsFinalizersClearedWithGC
 #[test]
-fn pods_of_a_deleted_job_are_let_go_whichever_way_it_was_deleted() {
+fn deleting_a_job_with_any_policy_removes_the_finalizers_of_its_pods() {
     for policy in ["Background", "Foreground", "Orphan"] {
         on_shared_test_cluster(async |home| {
             home.create(&job("left").pods(2).run_forever().build()).await;
@@ -270,7 +270,7 @@ fn pods_of_a_deleted_job_are_let_go_whichever_way_it_was_deleted() {
 
 // Shows: U-TestOrphanPodsFinalizersClearedOnRestart
 #[test]
-fn pods_that_lose_their_job_while_no_controller_runs_are_let_go_afterwards() {
+fn finalizers_of_pods_that_lose_their_job_while_the_controllers_are_down_are_removed() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job("left").pods(2).run_forever().build()).await;
         home.wait_until_running("left", 2).await;
@@ -297,7 +297,7 @@ fn a_job_whose_pods_do_not_all_fit_at_once_completes() {
 
 // Shows: U-TestDelayedJobUpdateEvent
 #[test]
-fn the_last_success_is_followed_by_no_further_pod() {
+fn no_pod_is_created_after_the_last_success() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job("last").spec("parallelism", 2).spec("completions", 3).build()).await;
         home.restart_component(Component::Controllers);
@@ -311,7 +311,7 @@ fn the_last_success_is_followed_by_no_further_pod() {
 
 // Shows: U-e2e-job-lifecycle
 #[test]
-fn a_job_can_be_made_patched_replaced_listed_and_deleted_with_others() {
+fn a_job_can_be_created_patched_replaced_listed_and_deleted_by_selector() {
     on_shared_test_cluster(async |home| {
         home.create(&job("life").meta("labels", json!({"of": "life"})).spec("suspend", true).build()).await;
         let patched = home.patch("jobs/life", &json!({"metadata": {"annotations": {"a": "1"}}})).await;

@@ -37,7 +37,7 @@ async fn wait_until_finalizers_removed(home: &TestCluster) {
 
 // Shows: U-TestJobPodFailurePolicy, U-e2e-job-policy-fail
 #[test]
-fn a_rule_that_fails_the_job_ends_it_at_once_and_its_other_pods() {
+fn fail_job_ends_the_job_and_its_other_pods_at_once() {
     for restarted in [false, true] {
         on_shared_test_cluster(async |mut home| {
             home.create(&job_with_failure_policy("strict", json!([on_exit("FailJob", "In", &[5])])).pods(3).build())
@@ -61,7 +61,7 @@ fn a_rule_that_fails_the_job_ends_it_at_once_and_its_other_pods() {
 
 // Shows: U-TestJobPodFailurePolicy, U-e2e-job-policy-ignore-exit
 #[test]
-fn a_failure_that_is_ignored_counts_toward_no_limit() {
+fn an_ignored_failure_does_not_count_toward_the_limit() {
     on_shared_test_cluster(async |home| {
         let manifest =
             job_with_failure_policy("lenient", json!([on_exit("Ignore", "In", &[42])])).spec("backoffLimit", 0);
@@ -80,7 +80,7 @@ fn a_failure_that_is_ignored_counts_toward_no_limit() {
 
 // Shows: U-TestJobPodFailurePolicy, U-e2e-job-policy-ignore-disruption
 #[test]
-fn a_pod_that_was_disrupted_and_is_ignored_counts_toward_no_limit() {
+fn an_ignored_disruption_does_not_count_toward_the_limit() {
     on_shared_test_cluster(async |home| {
         let rule = json!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
         home.create(&job_with_failure_policy("drained", json!([rule])).spec("backoffLimit", 0).build()).await;
@@ -98,7 +98,7 @@ fn a_pod_that_was_disrupted_and_is_ignored_counts_toward_no_limit() {
 
 // Shows: U-TestJobPodFailurePolicy
 #[test]
-fn a_failure_that_counts_or_that_no_rule_fits_counts() {
+fn a_failure_counts_by_a_count_rule_or_without_a_matching_rule() {
     for (case, rule, exit_code) in [
         ("count", on_exit("Count", "In", &[7]), 7),
         ("no rule fits", on_exit("Ignore", "In", &[8]), 7),
@@ -120,7 +120,7 @@ fn a_failure_that_counts_or_that_no_rule_fits_counts() {
 
 // Shows: U-TestJobPodFailurePolicyWithFailedPodDeletedDuringControllerRestart
 #[test]
-fn a_job_fails_although_its_failed_pod_is_deleted_while_no_controller_runs() {
+fn a_job_fails_even_if_its_failed_pod_is_deleted_while_the_controllers_are_down() {
     on_shared_test_cluster(async |mut home| {
         // The pod beside it does not stop, so that the Job cannot end before the controllers do.
         let manifest = job_with_failure_policy("strict", json!([on_exit("FailJob", "In", &[5])])).pods(2);
@@ -141,7 +141,7 @@ fn a_job_fails_although_its_failed_pod_is_deleted_while_no_controller_runs() {
 
 // Shows: U-e2e-job-backoff-limit, U-TestFinalizersClearedWhenBackoffLimitExceeded
 #[test]
-fn one_failure_more_than_the_limit_ends_the_job_and_the_pods_that_run() {
+fn exceeding_the_backoff_limit_ends_the_job_and_its_running_pods() {
     on_shared_test_cluster(async |home| {
         home.create(&job("bad").pods(3).spec("backoffLimit", 1).run_forever().build()).await;
         let pods = home.wait_until_running("bad", 3).await;
@@ -160,7 +160,7 @@ fn one_failure_more_than_the_limit_ends_the_job_and_the_pods_that_run() {
 
 // Shows: U-TestJobFailedWithInterrupts
 #[test]
-fn a_job_that_fails_while_its_controller_comes_and_goes_ends_with_all_its_pods() {
+fn a_job_that_fails_during_controller_restarts_ends_with_all_its_pods() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job("shaken").pods(8).spec("backoffLimit", 0).run_forever().build()).await;
         let pods = home.wait_until_running("shaken", 8).await;
@@ -181,7 +181,7 @@ fn created(pod: &api::views::PodView) -> Timestamp {
 
 // Shows: U-TestJobPodsCreatedWithExponentialBackoff
 #[test]
-fn each_failure_doubles_the_wait_for_the_next_pod_and_a_success_ends_that() {
+fn each_failure_doubles_the_pod_backoff_and_a_success_resets_it() {
     on_shared_test_cluster(async |home| {
         home.create(&job("waits").spec("parallelism", 1).spec("completions", 3).run_forever().build()).await;
         let (unit, second) = (home.pod_backoff(), Duration::from_secs(1));
@@ -206,7 +206,7 @@ fn each_failure_doubles_the_wait_for_the_next_pod_and_a_success_ends_that() {
 
 // Shows: U-e2e-job-deadline
 #[test]
-fn a_job_that_runs_longer_than_its_deadline_fails_and_its_pods_end() {
+fn a_job_past_its_deadline_fails_and_its_pods_end() {
     on_shared_test_cluster(async |home| {
         home.create(&job("late").pods(2).spec("activeDeadlineSeconds", 5).run_forever().build()).await;
         home.wait_until_running("late", 2).await;
@@ -228,7 +228,7 @@ fn the_longest_deadline_is_accepted_and_never_expires() {
 
 // Shows: U-e2e-job-restart-local
 #[test]
-fn containers_that_are_restarted_where_they_are_complete_the_job() {
+fn a_job_completes_with_containers_restarted_in_place() {
     on_shared_test_cluster(async |home| {
         let manifest = job("local").spec("backoffLimit", 3).pod_spec("restartPolicy", "OnFailure");
         let manifest = manifest.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(10));
@@ -246,7 +246,7 @@ fn containers_that_are_restarted_where_they_are_complete_the_job() {
 
 // Shows: U-TestJobBackoffForOnFailure
 #[test]
-fn restarts_of_containers_count_toward_the_limit() {
+fn container_restarts_count_toward_the_limit() {
     on_shared_test_cluster(async |home| {
         let manifest = job("loops").spec("backoffLimit", 1).pod_spec("restartPolicy", "OnFailure");
         home.create(&manifest.annotate("phalanx.dev/exit-code", "1").build()).await;

@@ -40,7 +40,7 @@ async fn wait_until_complete(home: &TestCluster, name: &str) -> Arc<JobView> {
 // Shows: U-TestJobGangScheduling
 // Shows: U-e2e-job-gang, U-e2e-job-gang-indexed, U-e2e-job-completes
 #[test]
-fn a_job_of_any_shape_has_one_workload_and_one_group_of_its_own_before_its_pods() {
+fn every_kind_of_job_gets_one_workload_and_one_group_before_its_pods() {
     let shapes: [(&str, JobBuilder); 5] = [
         ("one pod", job("a")),
         ("many pods", job("a").pods(3)),
@@ -93,7 +93,7 @@ fn a_job_that_names_a_group_or_has_a_controller_gets_no_objects() {
 
 // Shows: U-TestJobGangScheduling, U-TestSuspendJobControllerRestart
 #[test]
-fn a_suspended_job_has_its_objects_before_any_pod_and_keeps_them_when_the_controllers_are_restarted() {
+fn a_suspended_job_gets_its_objects_and_keeps_them_across_controller_restarts() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job("later").pods(3).gang().spec("suspend", true).build()).await;
         home.wait_for_job("later", "suspended", |job| Condition::is_true(&job.status.conditions, "Suspended")).await;
@@ -110,7 +110,7 @@ fn a_suspended_job_has_its_objects_before_any_pod_and_keeps_them_when_the_contro
 
 // Shows: U-TestJobGangScheduling
 #[test]
-fn what_a_job_asks_for_stands_on_both_of_its_objects() {
+fn the_scheduling_fields_of_a_job_are_copied_to_both_objects() {
     on_shared_test_cluster(async |home| {
         let mut manifest = job("asks").pods(3).indexed().gang().in_topology(RACK).build();
         manifest["spec"]["scheduling"]["schedulingPolicy"]["gang"]["minCount"] = json!(2);
@@ -133,7 +133,7 @@ fn what_a_job_asks_for_stands_on_both_of_its_objects() {
 
 // Shows: U-TestJobGangScheduling, U-TestJobGangSchedulingElasticScaling, U-e2e-job-gang-lower
 #[test]
-fn the_count_of_a_running_gang_reaches_both_objects_up_and_down() {
+fn a_changed_min_count_of_a_running_gang_is_copied_to_both_objects() {
     on_shared_test_cluster(async |mut home| {
         let mut manifest = job("elastic").spec("parallelism", 6).run_forever().gang().build();
         manifest["spec"]["scheduling"]["schedulingPolicy"]["gang"]["minCount"] = json!(4);
@@ -155,7 +155,7 @@ fn the_count_of_a_running_gang_reaches_both_objects_up_and_down() {
 
 // Shows: U-TestSyncGangMinCount, U-trap-wakes
 #[test]
-fn a_gang_without_a_count_follows_parallelism_and_a_foreign_hand_is_put_right() {
+fn a_gang_without_min_count_follows_parallelism_and_reverts_foreign_changes() {
     on_shared_test_cluster(async |home| {
         home.create(&job("follows").spec("parallelism", 2).gang().run_forever().build()).await;
         home.wait_until_running("follows", 2).await;
@@ -175,7 +175,7 @@ fn a_gang_without_a_count_follows_parallelism_and_a_foreign_hand_is_put_right() 
 
 // Shows: U-TestJobGangSchedulingSuspendResume, U-e2e-job-suspend-deletes, U-TestSuspendJob
 #[test]
-fn suspension_takes_the_pods_and_leaves_the_objects_again_and_again() {
+fn repeated_suspension_deletes_the_pods_and_keeps_the_objects() {
     on_shared_test_cluster(async |home| {
         home.create(&job("rests").pods(3).gang().run_forever().build()).await;
         home.wait_until_running("rests", 3).await;
@@ -227,7 +227,7 @@ fn expected_counts(home: &TestCluster) -> Vec<String> {
 
 // The replacement waited for ever: 1 of minCount 2 exist.
 #[test]
-fn a_gang_whose_finished_pod_is_gone_replaces_a_failed_one() {
+fn a_gang_whose_finished_pod_is_deleted_replaces_a_failed_pod() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job("train").pods(2).indexed().gang().run_forever().build()).await;
         create_gang_with_deleted_success(&home, "train").await;
@@ -242,7 +242,7 @@ fn a_gang_whose_finished_pod_is_gone_replaces_a_failed_one() {
 
 // It waited without a word on the Job.
 #[test]
-fn a_job_says_how_a_users_group_is_told_that_no_more_pods_will_come() {
+fn a_job_reports_how_to_set_the_expected_count_of_a_user_created_group() {
     on_shared_test_cluster(async |home| {
         let policy = json!({"gang": {"minCount": 2}});
         let stands_for = json!({"apiGroup": "batch", "kind": "Job", "name": "train"});
@@ -275,7 +275,7 @@ fn a_job_says_how_a_users_group_is_told_that_no_more_pods_will_come() {
 }
 
 #[test]
-fn a_child_whose_annotation_names_a_parent_group_that_is_not_there_says_so() {
+fn a_child_that_names_a_missing_parent_group_reports_it() {
     on_shared_test_cluster(async |home| {
         let owner = create_parent(&home).await;
         home.create(&parent_workload(&["workers"])).await;
@@ -312,7 +312,7 @@ fn child(name: &str, owner: &Value, template: &str) -> Value {
 
 // Shows: U-TestJobDelegatedPodGroup, U-TestShouldManageWorkloadForJob, U-gap-two-children
 #[test]
-fn children_of_a_parent_get_groups_of_its_template_and_nothing_else() {
+fn children_get_groups_from_the_template_of_their_parent_and_no_workload() {
     on_shared_test_cluster(async |home| {
         let owner = create_parent(&home).await;
         let workload = home.create(&parent_workload(&["workers", "servers"])).await;
@@ -336,7 +336,7 @@ fn children_of_a_parent_get_groups_of_its_template_and_nothing_else() {
 
 // Shows: U-gap-missing-parent, U-trap-no-plain-pod
 #[test]
-fn a_child_waits_for_the_workload_of_its_parent_and_starts_with_it() {
+fn a_child_waits_for_the_workload_of_its_parent() {
     on_shared_test_cluster(async |home| {
         let owner = create_parent(&home).await;
         home.create(&child("early", &owner, "workers")).await;
@@ -364,7 +364,7 @@ fn waiting_message(job: &JobView) -> Option<&str> {
 
 // One row of the requirements, S004-21, asks for this and for JobSets that compile nothing under a parent.
 #[test]
-fn a_child_finds_the_workload_of_its_root_most_owner_whenever_that_comes() {
+fn a_child_finds_the_workload_of_its_root_owner_whenever_it_is_created() {
     on_shared_test_cluster(async |mut home| {
         let root = create_parent(&home).await;
         let middle = create_intermediate_job(&home, &root).await;
@@ -394,7 +394,7 @@ fn a_child_finds_the_workload_of_its_root_most_owner_whenever_that_comes() {
 }
 
 #[test]
-fn new_pods_join_the_group_of_an_owner_further_up_also_after_a_restart() {
+fn new_pods_join_the_group_of_an_ancestor_after_a_restart() {
     on_shared_test_cluster(async |mut home| {
         let root = create_parent(&home).await;
         let middle = create_intermediate_job(&home, &root).await;
@@ -420,7 +420,7 @@ fn new_pods_join_the_group_of_an_owner_further_up_also_after_a_restart() {
 
 // Shows: U-trap-parent-change
 #[test]
-fn a_child_follows_the_count_of_its_parents_template() {
+fn a_child_follows_the_min_count_of_its_parents_template() {
     on_shared_test_cluster(async |home| {
         let owner = create_parent(&home).await;
         home.create(&parent_workload(&["workers"])).await;
@@ -439,7 +439,7 @@ fn a_child_follows_the_count_of_its_parents_template() {
 
 // Shows: U-e2e-gang-quorum
 #[test]
-fn pods_of_a_gang_wait_until_enough_of_them_are_there() {
+fn pods_of_a_gang_wait_for_quorum() {
     on_shared_test_cluster(async |home| {
         let policy = json!({"gang": {"minCount": 2}});
         home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
@@ -454,7 +454,7 @@ fn pods_of_a_gang_wait_until_enough_of_them_are_there() {
 
 // Shows: U-e2e-basic-at-once
 #[test]
-fn pods_of_a_basic_group_start_as_they_come() {
+fn pods_of_a_basic_group_start_as_they_are_created() {
     on_shared_test_cluster(async |home| {
         let policy = json!({"basic": {}});
         home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
@@ -471,7 +471,7 @@ fn pods_of_a_basic_group_start_as_they_come() {
 
 // Shows: U-gap-cascade, U-e2e-job-pods-removed, U-e2e-job-delete
 #[test]
-fn a_deleted_job_takes_its_pods_and_its_objects_along() {
+fn deleting_a_job_deletes_its_pods_and_objects() {
     for policy in ["Background", "Foreground"] {
         on_shared_test_cluster(async |home| {
             home.create(&job("gone").pods(3).gang().run_forever().build()).await;
@@ -488,7 +488,7 @@ fn a_deleted_job_takes_its_pods_and_its_objects_along() {
 
 // Shows: U-gap-cascade, U-TestPodGroupProtectionController
 #[test]
-fn a_group_stays_with_its_job_when_the_workload_goes_and_with_its_pods_when_it_is_deleted() {
+fn a_group_outlives_its_workload_and_a_deleted_group_stays_until_its_pods_finish() {
     on_shared_test_cluster(async |home| {
         home.create(&job("stays").pods(2).gang().run_forever().build()).await;
         let pods = home.wait_until_running("stays", 2).await;
@@ -514,7 +514,7 @@ fn a_group_stays_with_its_job_when_the_workload_goes_and_with_its_pods_when_it_i
 
 // Shows: U-gap-names
 #[test]
-fn jobs_with_long_names_and_dots_have_their_groups() {
+fn jobs_with_long_or_dotted_names_get_their_groups() {
     on_shared_test_cluster(async |home| {
         for name in [format!("very.long.{}", "n".repeat(52)), "l".repeat(63), "d.o.t.s".to_owned()] {
             home.create(&job(&name).pods(2).gang().build()).await;

@@ -53,7 +53,7 @@ fn reported_indexes(status: &Value) -> (&str, &str) {
 
 // Shows: U-TestBackoffLimitPerIndex
 #[test]
-fn an_index_that_fails_within_its_limit_is_tried_again_and_the_job_completes() {
+fn an_index_that_fails_within_its_limit_is_retried_and_the_job_completes() {
     on_shared_test_cluster(async |home| {
         home.create(&job_with_index_limit("tries", 2, 1).build()).await;
         let pods = wait_until_indexes_run(&home, "tries", &[0, 1]).await;
@@ -73,7 +73,7 @@ fn an_index_that_fails_within_its_limit_is_tried_again_and_the_job_completes() {
 
 // Shows: U-TestBackoffLimitPerIndex, U-e2e-job-per-index-all-run
 #[test]
-fn the_other_indexes_go_on_when_one_has_failed_for_good() {
+fn other_indexes_continue_when_one_has_failed() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job_with_index_limit("goes-on", 3, 0).spec("parallelism", 2).build()).await;
         let pods = wait_until_indexes_run(&home, "goes-on", &[0, 1]).await;
@@ -90,7 +90,7 @@ fn the_other_indexes_go_on_when_one_has_failed_for_good() {
 
 // Shows: U-TestBackoffLimitPerIndex
 #[test]
-fn the_limit_of_the_whole_job_ends_it_before_that_of_an_index() {
+fn backoff_limit_fails_the_job_before_the_limit_per_index() {
     on_shared_test_cluster(async |home| {
         home.create(&job_with_index_limit("whole", 3, 1).spec("backoffLimit", 1).build()).await;
         let pods = wait_until_indexes_run(&home, "whole", &[0, 1, 2]).await;
@@ -106,7 +106,7 @@ fn the_limit_of_the_whole_job_ends_it_before_that_of_an_index() {
 
 // Shows: U-TestBackoffLimitPerIndex, U-e2e-job-per-index-max-failed
 #[test]
-fn too_many_failed_indexes_end_the_job_and_the_pods_of_the_others() {
+fn exceeding_max_failed_indexes_ends_the_job_and_its_other_pods() {
     on_shared_test_cluster(async |home| {
         home.create(&job_with_index_limit("few", 4, 0).spec("maxFailedIndexes", 1).build()).await;
         let pods = wait_until_indexes_run(&home, "few", &[0, 1, 2, 3]).await;
@@ -123,7 +123,7 @@ fn too_many_failed_indexes_end_the_job_and_the_pods_of_the_others() {
 
 // Shows: U-TestBackoffLimitPerIndex, U-e2e-job-per-index-fail-index
 #[test]
-fn a_rule_that_fails_an_index_fails_it_at_once_and_no_other() {
+fn fail_index_fails_only_that_index_at_once() {
     on_shared_test_cluster(async |home| {
         let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}});
         home.create(&job_with_index_limit("rule", 2, 5).spec("podFailurePolicy", json!({"rules": [rule]})).build())
@@ -138,7 +138,7 @@ fn a_rule_that_fails_an_index_fails_it_at_once_and_no_other() {
 
 // Shows: U-TestBackoffLimitPerIndex_DelayedPodDeletion, U-e2e-job-per-index-annotation
 #[test]
-fn the_last_failed_pod_of_an_index_is_kept_until_its_successor_carries_on_the_count() {
+fn the_last_failed_pod_of_an_index_is_kept_until_its_replacement_has_the_count() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job_with_index_limit("carries", 1, 2).build()).await;
         for round in 0..3 {
@@ -179,7 +179,7 @@ fn the_last_failed_pod_of_an_index_is_kept_until_its_successor_carries_on_the_co
 
 // Shows: U-TestBackoffLimitPerIndex_JobPodsCreatedWithExponentialBackoff
 #[test]
-fn an_index_waits_for_its_own_failures_and_not_for_those_of_others() {
+fn backoff_is_counted_per_index() {
     on_shared_test_cluster(async |home| {
         home.create(&job_with_index_limit("apart", 2, 4).build()).await;
         let unit = home.pod_backoff();
@@ -210,7 +210,7 @@ fn job_with_success_policy(name: &str, pods: i32, rules: Value) -> JobBuilder {
 
 // Shows: U-TestSuccessPolicy, U-e2e-job-success-policy
 #[test]
-fn a_job_succeeds_when_a_rule_of_its_policy_is_met_and_the_pods_that_remain_end() {
+fn a_met_success_policy_completes_the_job_and_ends_its_remaining_pods() {
     for (case, rules, indexes, completed) in [
         ("all of some", json!([{"succeededIndexes": "0-1"}]), vec![0, 1], "0,1"),
         ("a count", json!([{"succeededCount": 2}]), vec![1, 3], "1,3"),
@@ -240,7 +240,7 @@ fn a_job_succeeds_when_a_rule_of_its_policy_is_met_and_the_pods_that_remain_end(
 
 // Shows: U-TestSuccessPolicy
 #[test]
-fn without_a_rule_that_is_met_all_indexes_have_to_succeed() {
+fn without_a_met_rule_all_indexes_must_succeed() {
     on_shared_test_cluster(async |home| {
         home.create(&job_with_success_policy("all", 2, json!([{"succeededIndexes": "0-1"}])).build()).await;
         let pods = wait_until_indexes_run(&home, "all", &[0, 1]).await;
@@ -254,7 +254,7 @@ fn without_a_rule_that_is_met_all_indexes_have_to_succeed() {
 
 // Shows: U-TestSuccessPolicy
 #[test]
-fn a_job_that_has_failed_by_its_indexes_does_not_succeed_by_its_policy() {
+fn a_job_with_failed_indexes_does_not_succeed_by_its_policy() {
     on_shared_test_cluster(async |home| {
         let manifest =
             job_with_success_policy("loses", 2, json!([{"succeededIndexes": "0-1"}])).spec("backoffLimitPerIndex", 0);

@@ -12,7 +12,7 @@ const NODES: &str = "/api/v1/nodes";
 
 // Shows: U-e2e-ttl
 #[test]
-fn an_ended_job_goes_with_its_pods_when_its_time_is_over() {
+fn a_finished_job_is_deleted_with_its_pods_after_its_ttl() {
     on_shared_test_cluster(async |home| {
         home.create(&job("brief").pods(2).gang().spec("ttlSecondsAfterFinished", 3).build()).await;
         home.eventually("all gone", 2 * MINUTE, |home| {
@@ -64,7 +64,7 @@ async fn wait_until_only_user_objects_remain(home: &TestCluster, case: &str, wor
 // The pods' second owner was the PodGroup, which the user's Workload kept: they ran on beside those of a new Job.
 // Shows: U-trap-user-objects
 #[test]
-fn a_deleted_job_takes_its_pods_along_whatever_the_user_made_for_it() {
+fn deleting_a_job_deletes_its_pods_despite_user_created_objects() {
     for (policy, with_group) in
         [("Background", false), ("Background", true), ("Foreground", false), ("Foreground", true)]
     {
@@ -84,7 +84,7 @@ fn a_deleted_job_takes_its_pods_along_whatever_the_user_made_for_it() {
 }
 
 #[test]
-fn an_ended_job_whose_workload_stays_takes_its_pods_along_when_its_time_is_over() {
+fn ttl_deletes_a_job_and_its_pods_although_its_workload_stays() {
     for with_group in [false, true] {
         on_shared_test_cluster(async |home| {
             create_user_objects(&home, "tr", with_group).await;
@@ -109,7 +109,7 @@ async fn create_overdue_cron_job(home: &TestCluster, job: JobBuilder) {
 }
 
 #[test]
-fn a_job_that_its_cron_job_no_longer_keeps_takes_its_pods_along_though_its_workload_stays() {
+fn the_history_limit_deletes_a_job_and_its_pods_although_its_workload_stays() {
     on_shared_test_cluster(async |home| {
         // The Job is named after its minute, which is one of these.
         let minute = home.now().as_second() / 60;
@@ -162,7 +162,7 @@ async fn pod_on(home: &TestCluster, node: &str, name: &str, change: impl FnOnce(
 
 // Shows: U-TestPodGcOrphanedPodsWithFinalizer, U-TestPodGcForPodsWithDuplicatedFieldKeys
 #[test]
-fn pods_of_a_missing_node_end_as_disrupted_despite_finalizers_or_duplicate_list_keys() {
+fn pods_of_a_missing_node_fail_as_disrupted_despite_finalizers_or_duplicate_list_keys() {
     on_shared_test_cluster(async |home| {
         let node = own_node(&home, false).await;
         pod_on(&home, &node, "held", |pod| pod["metadata"]["finalizers"] = json!(["example.com/held"])).await;
@@ -192,7 +192,7 @@ fn pods_of_a_missing_node_end_as_disrupted_despite_finalizers_or_duplicate_list_
 
 // Shows: U-TestTerminatingOnOutOfServiceNode
 #[test]
-fn a_pod_that_is_ending_on_a_node_out_of_service_is_taken_away() {
+fn a_terminating_pod_on_an_out_of_service_node_is_deleted() {
     on_shared_test_cluster(async |home| {
         let node = own_node(&home, true).await;
         pod_on(&home, &node, "stuck", |_| {}).await;
@@ -204,7 +204,7 @@ fn a_pod_that_is_ending_on_a_node_out_of_service_is_taken_away() {
 
 // Shows: U-TestDoubleDeletionWithFinalizer
 #[test]
-fn a_held_pod_that_is_deleted_twice_goes_when_it_is_let_go() {
+fn a_pod_deleted_twice_is_removed_when_its_finalizer_is() {
     on_shared_test_cluster(async |home| {
         let mut held = pod("held").annotate("phalanx.dev/run-seconds", "100000").build();
         held["metadata"]["finalizers"] = json!(["example.com/held"]);
@@ -225,7 +225,7 @@ fn a_held_pod_that_is_deleted_twice_goes_when_it_is_let_go() {
 // Shows: U-TestPodGroupProtectionController, U-TestHandlePodChange, U-TestHasActivePods, U-TestHandlePodGroupUpdate
 // Shows: U-TestActivePodSchedulingGroupIndexer
 #[test]
-fn a_deleted_group_goes_when_the_last_pod_that_names_it_has_ended_and_not_before() {
+fn a_deleted_group_is_removed_when_its_last_pod_has_finished() {
     on_shared_test_cluster(async |home| {
         let policy = json!({"basic": {}});
         let group = json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}});

@@ -45,7 +45,7 @@ fn writes_to(home: &TestCluster, resource: &str, name: &str) -> usize {
 
 // Shows: U-TestCreateWorkloadForJob, U-TestCreatePodGroup, U-TestEnsureWorkloadAndPodGroup
 #[test]
-fn objects_that_are_made_are_told() {
+fn created_objects_are_reported_in_events() {
     on_shared_test_cluster(async |home| {
         home.create(&job("new").pods(2).gang().build()).await;
         wait_until_complete(&home, "new").await;
@@ -59,7 +59,7 @@ fn objects_that_are_made_are_told() {
 
 // Shows: U-trap-user-objects, U-TestEnsureWorkloadAndPodGroup
 #[test]
-fn objects_that_a_user_made_for_a_job_are_used_and_never_written() {
+fn user_created_objects_are_used_and_never_written() {
     for with_group in [true, false] {
         on_shared_test_cluster(async |home| {
             home.create(&workload("mine", "train", &["workers"])).await;
@@ -83,7 +83,7 @@ fn objects_that_a_user_made_for_a_job_are_used_and_never_written() {
 
 // Shows: U-trap-ambiguous, U-trap-shape, U-TestEnsureWorkloadAndPodGroup
 #[test]
-fn what_cannot_be_told_gives_a_condition_an_event_and_plain_pods() {
+fn ambiguous_workloads_give_a_condition_an_event_and_plain_pods() {
     for (case, workloads) in [
         ("two Workloads", vec![workload("one", "train", &["workers"]), workload("two", "train", &["workers"])]),
         ("two templates", vec![workload("one", "train", &["workers", "servers"])]),
@@ -130,7 +130,7 @@ fn deleted_objects_are_recreated_while_the_job_has_no_pods() {
 
 // Shows: U-gap-api-unavailable, U-TestCreateWorkloadForJob
 #[test]
-fn a_server_that_takes_no_objects_for_a_while_holds_the_job_up_and_no_longer() {
+fn a_job_waits_while_the_server_refuses_its_objects() {
     for resource in [WORKLOADS, POD_GROUPS] {
         on_shared_test_cluster(async |home| {
             let refused = Fault::Respond(InjectedStatus::InternalError);
@@ -150,7 +150,7 @@ fn a_server_that_takes_no_objects_for_a_while_holds_the_job_up_and_no_longer() {
 
 // Shows: U-gap-stale-caches, U-trap-no-plain-pod
 #[test]
-fn caches_that_lag_cost_no_pod_its_group_and_no_job_a_second_object() {
+fn stale_caches_cause_no_pod_without_group_and_no_second_object() {
     on_shared_test_cluster(async |home| {
         for resource in [WORKLOADS, POD_GROUPS] {
             let of = events_of(resource).in_namespace(home.namespace());
@@ -166,7 +166,7 @@ fn caches_that_lag_cost_no_pod_its_group_and_no_job_a_second_object() {
 
 // Shows: U-TestSyncJobPodSchedulingGroup
 #[test]
-fn pods_that_come_later_name_the_group_of_those_before() {
+fn later_pods_join_the_group_of_earlier_pods() {
     on_shared_test_cluster(async |home| {
         home.create(&job("grows").spec("parallelism", 1).run_forever().build()).await;
         home.wait_until_running("grows", 1).await;

@@ -28,7 +28,7 @@ fn writes_to(home: &TestCluster, name: &str) -> usize {
 
 // Shows: U-TestManagedBy, U-TestManagedBy_Reenabling, U-e2e-job-managed-by
 #[test]
-fn a_job_of_another_controller_is_left_alone_and_one_that_names_ours_is_not() {
+fn a_job_managed_by_another_controller_is_ignored_and_one_managed_by_ours_is_not() {
     on_shared_test_cluster(async |mut home| {
         home.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
         home.create(&job("ours").spec("managedBy", "kubernetes.io/job-controller").build()).await;
@@ -43,7 +43,7 @@ fn a_job_of_another_controller_is_left_alone_and_one_that_names_ours_is_not() {
 
 // Shows: U-TestManagedBy_RecreatedJob
 #[test]
-fn a_job_of_another_controller_under_a_name_of_ours_is_left_alone() {
+fn a_recreated_job_managed_by_another_controller_is_ignored() {
     on_shared_test_cluster(async |home| {
         home.create(&job("name").pods(2).run_forever().build()).await;
         home.wait_until_running("name", 2).await;
@@ -61,7 +61,7 @@ fn a_job_of_another_controller_under_a_name_of_ours_is_left_alone() {
 
 // Shows: U-TestManagedBy_UsingReservedJobFinalizers
 #[test]
-fn pods_that_another_controller_holds_are_not_let_go_by_ours() {
+fn tracking_finalizers_of_another_controllers_pods_are_not_removed() {
     on_shared_test_cluster(async |mut home| {
         let theirs = home.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
         let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "theirs", "controller": true,
@@ -84,7 +84,7 @@ fn pods_that_another_controller_holds_are_not_let_go_by_ours() {
 
 // Shows: U-e2e-job-adopt-release
 #[test]
-fn a_pod_that_fits_is_adopted_and_one_that_fits_no_longer_is_released() {
+fn a_matching_pod_is_adopted_and_a_pod_that_no_longer_matches_is_released() {
     on_shared_test_cluster(async |home| {
         let made = home.create(&job("family").spec("parallelism", 2).run_forever().build()).await;
         let pods = home.wait_until_running("family", 2).await;
@@ -118,7 +118,7 @@ fn pods_uid(pods: &[std::sync::Arc<api::views::PodView>], path: &str) -> String 
 
 // Shows: U-TestJobPodReplacementPolicy, U-e2e-job-replacement-failed
 #[test]
-fn pods_that_are_ending_are_replaced_at_once_or_when_they_have_ended_as_the_policy_says() {
+fn terminating_pods_are_replaced_as_the_pod_replacement_policy_says() {
     for (policy, indexed, at_once) in [
         ("TerminatingOrFailed", false, true),
         ("TerminatingOrFailed", true, true),
@@ -159,7 +159,7 @@ fn pods_that_are_ending_are_replaced_at_once_or_when_they_have_ended_as_the_poli
 
 // Shows: U-TestDelayTerminalPhaseCondition
 #[test]
-fn a_job_has_ended_only_when_its_last_pod_has() {
+fn a_job_finishes_only_after_its_last_pod() {
     let deadline: fn(JobBuilder) -> JobBuilder = |job| job.spec("activeDeadlineSeconds", 20);
     let policy = json!({"rules": [{"succeededCount": 1}]});
     let enough = |job: JobBuilder| job.spec("successPolicy", policy.clone());
@@ -197,7 +197,7 @@ fn owners(pod: &Value) -> Vec<(&str, bool)> {
 
 // Shows: U-gap-pod-owners
 #[test]
-fn pods_name_their_job_and_their_group_only_where_our_collector_runs() {
+fn pods_are_owned_by_their_group_only_with_our_garbage_collector() {
     on_shared_test_cluster(async |home| {
         home.create(&job("owned").gang().run_forever().build()).await;
         let pod = home.wait_until_running("owned", 1).await.pop().unwrap();

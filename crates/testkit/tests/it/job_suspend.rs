@@ -24,7 +24,7 @@ async fn resume(home: &TestCluster, name: &str) {
 
 // Shows: U-TestSuspendJob, U-e2e-job-created-suspended
 #[test]
-fn a_job_made_suspended_has_no_pods_until_it_is_resumed() {
+fn a_job_created_suspended_has_no_pods_until_it_is_resumed() {
     on_shared_test_cluster(async |home| {
         home.create(&job("later").pods(2).spec("suspend", true).build()).await;
         let job = home.wait_for_job("later", "suspended", is_suspended).await;
@@ -41,7 +41,7 @@ fn a_job_made_suspended_has_no_pods_until_it_is_resumed() {
 
 // Shows: U-TestStartTimeUpdateOnResume
 #[test]
-fn a_resumed_job_starts_anew_and_so_does_its_deadline() {
+fn resuming_a_job_resets_its_start_time_and_deadline() {
     on_shared_test_cluster(async |home| {
         home.create(&job("timed").spec("activeDeadlineSeconds", 3000).run_forever().build()).await;
         home.wait_until_running("timed", 1).await;
@@ -58,7 +58,7 @@ fn a_resumed_job_starts_anew_and_so_does_its_deadline() {
 
 // Shows: U-TestSuspendJobWithZeroCompletions
 #[test]
-fn a_suspended_job_with_nothing_to_do_is_complete() {
+fn a_suspended_job_with_zero_completions_is_complete() {
     on_shared_test_cluster(async |home| {
         home.create(&job("idle").spec("completions", 0).spec("suspend", true).build()).await;
         let (_, condition) = home.wait_until_ended("idle", MINUTE).await;
@@ -104,7 +104,7 @@ async fn new_pod_has_changes(home: &TestCluster, name: &str) {
 
 // Shows: U-TestNodeSelectorUpdate, U-TestMutableSchedulingDirectivesForSuspendedJobsNotYetStarted
 #[test]
-fn where_the_pods_of_a_job_that_never_ran_may_go_can_be_changed() {
+fn scheduling_directives_of_a_never_started_job_are_mutable() {
     on_shared_test_cluster(async |home| {
         home.create(&job("moves").spec("suspend", true).run_forever().build()).await;
         change_template(&home, "moves").await;
@@ -115,7 +115,7 @@ fn where_the_pods_of_a_job_that_never_ran_may_go_can_be_changed() {
 
 // Shows: U-TestMutableSchedulingDirectivesForSuspendedJobs
 #[test]
-fn where_the_pods_of_a_suspended_job_that_ran_may_go_can_be_changed() {
+fn scheduling_directives_of_a_suspended_job_are_mutable() {
     on_shared_test_cluster(async |home| {
         home.create(&job("moves").run_forever().build()).await;
         home.wait_until_running("moves", 1).await;
@@ -143,7 +143,7 @@ async fn new_pod_has_more_cpu(home: &TestCluster, name: &str) {
 
 // Shows: U-TestMutablePodResourcesForSuspendedJobsNotYetStarted, U-e2e-job-resources-never-started
 #[test]
-fn what_the_pods_of_a_job_that_never_ran_ask_for_can_be_changed() {
+fn pod_resources_of_a_never_started_job_are_mutable() {
     on_shared_test_cluster(async |home| {
         home.create(&job("grows").spec("suspend", true).run_forever().build()).await;
         home.patch("jobs/grows", &more_cpu()).await;
@@ -154,7 +154,7 @@ fn what_the_pods_of_a_job_that_never_ran_ask_for_can_be_changed() {
 
 // Shows: U-TestUpdateJobPodResources, U-e2e-job-resources-started
 #[test]
-fn what_the_pods_of_a_suspended_job_that_ran_ask_for_can_be_changed_and_not_while_it_runs() {
+fn pod_resources_are_mutable_while_suspended_and_immutable_while_running() {
     on_shared_test_cluster(async |home| {
         home.create(&job("grows").run_forever().build()).await;
         home.wait_until_running("grows", 1).await;
@@ -169,7 +169,7 @@ fn what_the_pods_of_a_suspended_job_that_ran_ask_for_can_be_changed_and_not_whil
 
 // Shows: U-TestMutablePodResourcesWithPodReplacementPolicyFailed
 #[test]
-fn a_suspended_job_whose_pods_have_not_ended_starts_no_others_before_they_have() {
+fn a_resumed_job_waits_for_terminating_pods_before_it_creates_others() {
     on_shared_test_cluster(async |home| {
         let manifest = job("slow").run_forever().spec("podReplacementPolicy", "Failed");
         let manifest =

@@ -22,7 +22,7 @@ async fn test_cluster_without_groups(nodes: u32) -> TestCluster {
 
 // Decision 0005: while no pod of a Job was ever accepted, the first one goes ahead.
 #[test]
-fn a_template_that_is_refused_costs_one_request_a_try() {
+fn a_refused_pod_template_costs_one_request_for_each_retry() {
     on_paused_clock(async {
         let home = test_cluster_without_groups(1).await;
         let creates = home.inject_fault(FaultRule::on(
@@ -47,7 +47,7 @@ fn a_template_that_is_refused_costs_one_request_a_try() {
 }
 
 #[test]
-fn five_hundred_ends_are_counted_in_few_writes() {
+fn five_hundred_finished_pods_are_counted_in_few_writes() {
     on_paused_clock(async {
         let home = test_cluster_without_groups(100).await;
         let of_status = FaultRule::on(
@@ -66,7 +66,7 @@ fn five_hundred_ends_are_counted_in_few_writes() {
 
 // Shows: U-TestParallelJobWithCompletions
 #[test]
-fn a_job_counts_exactly_where_one_sync_takes_only_a_few_pods() {
+fn a_job_counts_exactly_when_one_sync_handles_few_pods() {
     on_paused_clock(async {
         let mut config = Config::for_cluster(Cluster::default_of(10));
         (config.job.max_pods_per_sync, config.job.max_uncounted_pods) = (10, 7);
@@ -86,7 +86,7 @@ fn a_job_counts_exactly_where_one_sync_takes_only_a_few_pods() {
 
 // It runs, it has succeeded and its pod may go, it is complete.
 #[test]
-fn a_job_of_one_pod_takes_three_writes_of_status() {
+fn a_job_of_one_pod_takes_three_status_writes() {
     on_paused_clock(async {
         let home = test_cluster_without_groups(1).await;
         let of_status = FaultRule::on(
@@ -103,7 +103,7 @@ fn a_job_of_one_pod_takes_three_writes_of_status() {
 
 // An Indexed Job says in one text which indexes are done; nothing has to be counted one by one.
 #[test]
-fn the_ends_of_an_indexed_job_take_fewer_still() {
+fn an_indexed_job_takes_even_fewer_status_writes() {
     on_paused_clock(async {
         let home = test_cluster_without_groups(100).await;
         let of_status = FaultRule::on(
@@ -122,7 +122,7 @@ fn the_ends_of_an_indexed_job_take_fewer_still() {
 
 // A Job whose pods come and go all the time: there is always one missing and always one that has just ended.
 #[test]
-fn ends_are_counted_while_pods_come_and_go() {
+fn finished_pods_are_counted_while_others_are_created() {
     on_paused_clock(async {
         let home = test_cluster_without_groups(100).await;
         let by_job = || writes().by_user("job-controller");
@@ -158,7 +158,7 @@ fn ends_are_counted_while_pods_come_and_go() {
 
 // The pod was there, the cache had come further, and nobody ever told it: the Job made another in its place.
 #[test]
-fn a_pod_whose_event_is_lost_or_late_is_found_and_not_made_again() {
+fn a_pod_whose_event_is_lost_or_late_is_not_created_twice() {
     for fault in [EventFault::Drop, EventFault::Postpone(Duration::from_secs(20))] {
         for nth in 1..=3 {
             on_paused_clock(async {
@@ -176,7 +176,7 @@ fn a_pod_whose_event_is_lost_or_late_is_found_and_not_made_again() {
 
 // The answer is lost, and so for a while is the event: what there is, the server has to be asked.
 #[test]
-fn a_pod_whose_creation_was_not_answered_is_found_and_not_made_again() {
+fn a_pod_whose_create_got_no_response_is_not_created_twice() {
     for nth in 1..=3 {
         on_paused_clock(async {
             let case = format!("no answer to create {nth}");

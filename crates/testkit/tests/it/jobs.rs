@@ -41,7 +41,7 @@ fn completions_are_counted_exactly_and_never_overshoot() {
 }
 
 #[test]
-fn every_index_succeeds_once_and_pods_know_their_index() {
+fn every_index_succeeds_once_and_pods_have_their_index() {
     on_paused_clock(async {
         let home = TestCluster::embedded(11, Cluster::default_of(2)).await;
         home.create(&job("many").spec("parallelism", 5).spec("completions", 12).indexed().build()).await;
@@ -56,7 +56,7 @@ fn every_index_succeeds_once_and_pods_know_their_index() {
 }
 
 #[test]
-fn a_job_fails_once_its_back_off_limit_is_exceeded() {
+fn a_job_fails_when_its_backoff_limit_is_exceeded() {
     on_paused_clock(async {
         let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
         home.create(&job("bad").spec("backoffLimit", 2).annotate("phalanx.dev/exit-code", "1").build()).await;
@@ -71,7 +71,7 @@ fn a_job_fails_once_its_back_off_limit_is_exceeded() {
 // A crash between any two writes resumes where it stopped (promise 8).
 // Shows: S000-35
 #[test]
-fn parts_that_are_restarted_again_and_again_still_count_exactly() {
+fn repeatedly_restarted_components_count_exactly() {
     for seed in 0..6 {
         on_paused_clock(async {
             let mut home = TestCluster::embedded(seed, Cluster::default_of(2)).await;
@@ -121,7 +121,7 @@ fn a_suspended_job_has_its_group_but_no_pods_and_resumes() {
 // Shows: S000-44
 // Shows: S003-20
 #[test]
-fn deleting_a_running_job_takes_everything_along() {
+fn deleting_a_running_job_deletes_all_its_objects() {
     for policy in ["Background", "Foreground"] {
         on_paused_clock(async {
             let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
@@ -166,7 +166,7 @@ fn orphaning_a_job_leaves_its_pods_running() {
 
 // Shows: U-e2e-gc-circle
 #[test]
-fn objects_that_own_each_other_are_deleted_whichever_way_they_are_asked_to_go() {
+fn a_cycle_of_owners_is_deleted_in_background_and_foreground() {
     for policy in ["Background", "Foreground"] {
         on_paused_clock(async {
             let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
@@ -196,7 +196,7 @@ fn objects_that_own_each_other_are_deleted_whichever_way_they_are_asked_to_go() 
 
 // Shows: S000-61
 #[test]
-fn a_long_job_name_with_dots_gets_its_group_too() {
+fn a_job_with_a_long_dotted_name_gets_its_group() {
     // Upstream: a Job name longer than 57 characters or with a dot never gets a Workload and never starts.
     on_paused_clock(async {
         let home = TestCluster::embedded(2, Cluster::default_of(1)).await;

@@ -49,7 +49,7 @@ async fn wait_until_ended(home: &TestCluster) -> Timestamp {
 
 // Shows: S000-64
 #[test]
-fn a_job_goes_with_all_it_had_so_long_after_its_end() {
+fn a_finished_job_is_deleted_with_its_objects_exactly_at_its_ttl() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("j").pods(2).gang().spec("ttlSecondsAfterFinished", 100).build()).await;
@@ -67,7 +67,7 @@ fn a_job_goes_with_all_it_had_so_long_after_its_end() {
 }
 
 #[test]
-fn a_job_that_is_given_more_time_at_the_last_moment_stays() {
+fn a_job_whose_ttl_is_raised_at_the_last_moment_is_kept() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("j").spec("ttlSecondsAfterFinished", 10).build()).await;
@@ -84,7 +84,7 @@ fn a_job_that_is_given_more_time_at_the_last_moment_stays() {
 }
 
 #[test]
-fn pods_whose_node_is_gone_fail_after_a_quarantine_and_their_job_goes_on_elsewhere() {
+fn pods_of_a_deleted_node_fail_after_a_quarantine_and_are_replaced() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         home.create(&job("j").pods(2).gpus(8).annotate("phalanx.dev/run-seconds", "300").build()).await;
@@ -119,7 +119,7 @@ fn pods_whose_node_is_gone_fail_after_a_quarantine_and_their_job_goes_on_elsewhe
 }
 
 #[test]
-fn a_node_that_comes_back_in_time_keeps_its_pods() {
+fn a_node_recreated_within_the_quarantine_keeps_its_pods() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&pod("p").annotate("phalanx.dev/run-seconds", "1000").build()).await;
@@ -144,7 +144,7 @@ fn a_node_that_comes_back_in_time_keeps_its_pods() {
 }
 
 #[test]
-fn a_deleted_unbound_pod_is_ended_despite_a_finalizer() {
+fn a_deleted_unbound_pod_fails_despite_a_finalizer() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let mut held = pod("p").gpus(64).build();
@@ -161,7 +161,7 @@ fn a_deleted_unbound_pod_is_ended_despite_a_finalizer() {
 }
 
 #[test]
-fn the_times_of_the_collector_are_settings() {
+fn pod_gc_periods_are_configurable() {
     on_paused_clock(async {
         let mut config = Config::for_cluster(Cluster::default_of(1));
         config.pod_gc = controllers::podgc::Config {
@@ -187,7 +187,7 @@ fn the_times_of_the_collector_are_settings() {
 }
 
 #[test]
-fn of_too_many_ended_pods_the_oldest_go() {
+fn pod_gc_deletes_the_oldest_terminated_pods_above_the_threshold() {
     on_paused_clock(async {
         let mut config = Config::for_cluster(Cluster::default_of(1));
         config.pod_gc.terminated_pod_threshold = 2;

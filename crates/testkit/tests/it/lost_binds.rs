@@ -109,7 +109,7 @@ fn check_fault_at_each_bind(fault: &Fault) {
 }
 
 #[test]
-fn a_bind_whose_answer_is_lost_is_read_back() {
+fn a_bind_whose_response_is_lost_is_read_back() {
     check_fault_at_each_bind(&Fault::BlackHoleResponse);
 }
 
@@ -120,18 +120,18 @@ fn a_bind_whose_connection_is_reset_is_read_back() {
 }
 
 #[test]
-fn a_bind_on_a_connection_that_is_dead_for_ever_is_sent_on_another() {
+fn a_bind_on_a_dead_connection_is_sent_on_another() {
     check_fault_at_each_bind(&Fault::BlackHole);
 }
 
 #[test]
-fn a_bind_that_is_done_and_answered_with_an_error_is_read_back() {
+fn an_applied_bind_that_returns_an_error_is_read_back() {
     check_fault_at_each_bind(&Fault::RespondAfter(InjectedStatus::InternalError));
 }
 
 // 64 binds in flight without an answer, and none ever comes: scheduling ended for good.
 #[test]
-fn a_network_that_swallows_everything_for_a_while_ends_no_scheduling() {
+fn scheduling_continues_after_a_network_black_hole() {
     for fault in [Fault::BlackHole, Fault::BlackHoleResponse] {
         at_each_position(&format!("{fault:?} for {BLACK_HOLE:?}"), async |n| {
             let case = format!("{fault:?} for {BLACK_HOLE:?} from bind {n} on");

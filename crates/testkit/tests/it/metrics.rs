@@ -47,7 +47,7 @@ async fn wait_until_ended(home: &TestCluster, names: &[&str]) {
 }
 
 #[test]
-fn ends_of_jobs_pods_and_indexes_are_counted_once_each() {
+fn finished_jobs_pods_and_indexes_are_counted_once_each() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         home.create(&job("good").pods(3).indexed().build()).await;
@@ -77,7 +77,7 @@ fn ends_of_jobs_pods_and_indexes_are_counted_once_each() {
 }
 
 #[test]
-fn failed_indexes_and_failures_that_a_rule_spoke_of_are_counted() {
+fn failed_indexes_and_failures_handled_by_a_policy_are_counted() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [42]}});
@@ -96,7 +96,7 @@ fn failed_indexes_and_failures_that_a_rule_spoke_of_are_counted() {
 
 // Shows: S000-90
 #[test]
-fn every_look_at_a_job_is_counted_and_timed_by_what_it_led_to() {
+fn every_job_sync_is_counted_and_timed_by_its_action() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         home.create(&job("j").pods(2).indexed().build()).await;
@@ -118,7 +118,7 @@ fn every_look_at_a_job_is_counted_and_timed_by_what_it_led_to() {
 
 // Shows: S000-91
 #[test]
-fn pods_are_counted_by_why_they_are_made_and_those_refused_apart() {
+fn pod_creations_are_counted_by_reason_and_status() {
     on_paused_clock(async {
         for (policy, reason) in
             [("TerminatingOrFailed", "recreate_terminating_or_failed"), ("Failed", "recreate_failed")]
@@ -148,7 +148,7 @@ fn pods_are_counted_by_why_they_are_made_and_those_refused_apart() {
 
 // Shows: S000-92
 #[test]
-fn the_time_from_a_job_to_its_workload_is_told() {
+fn the_time_from_a_job_to_its_workload_is_measured() {
     on_paused_clock(async {
         let mut home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         home.stop_component(Component::Controllers);
@@ -164,7 +164,7 @@ fn the_time_from_a_job_to_its_workload_is_told() {
 }
 
 #[test]
-fn jobs_of_others_are_counted_by_their_controller() {
+fn jobs_of_external_controllers_are_counted_by_controller() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("theirs").spec("managedBy", "example.com/other").build()).await;
@@ -178,7 +178,7 @@ fn jobs_of_others_are_counted_by_their_controller() {
 }
 
 #[test]
-fn how_late_a_cron_job_starts_and_a_job_is_deleted_is_told() {
+fn cron_job_start_skew_and_ttl_deletion_delay_are_measured() {
     on_paused_clock(async {
         let mut home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let template = json!({"spec": job("unnamed").spec("ttlSecondsAfterFinished", 100).build()["spec"]});
@@ -230,7 +230,7 @@ fn garbage_collected_pods_are_counted_by_namespace_and_reason() {
 }
 
 #[test]
-fn every_controller_tells_of_its_queue() {
+fn every_controller_reports_work_queue_metrics() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("j").spec("ttlSecondsAfterFinished", 0).build()).await;

@@ -61,7 +61,7 @@ fn workload(name: &str, job: Option<&str>, policy: Value) -> Value {
 
 // Shows: S004-69
 #[test]
-fn where_plain_jobs_get_no_objects_they_cost_no_writes_but_their_own() {
+fn plain_jobs_without_objects_cause_no_extra_writes() {
     on_paused_clock(async {
         let home = test_cluster_with(3, 1, |config| config.job.plain_jobs = PlainJobs::None).await;
         home.create(&job("plain").pods(3).build()).await;
@@ -76,7 +76,7 @@ fn where_plain_jobs_get_no_objects_they_cost_no_writes_but_their_own() {
 
 // Shows: S000-07
 #[test]
-fn a_job_that_brings_its_group_along_is_left_alone() {
+fn a_job_that_names_its_group_gets_no_objects() {
     on_paused_clock(async {
         let home = test_cluster_with(3, 1, |_| {}).await;
         let policy = json!({"gang": {"minCount": 2}});
@@ -92,7 +92,7 @@ fn a_job_that_brings_its_group_along_is_left_alone() {
 }
 
 #[test]
-fn a_label_of_the_namespace_decides_for_its_jobs() {
+fn a_namespace_label_decides_whether_its_jobs_get_objects() {
     on_paused_clock(async {
         let home = test_cluster_with(3, 1, |_| {}).await;
         home.create(&job("held").pods(2).spec("suspend", true).build()).await;
@@ -107,7 +107,7 @@ fn a_label_of_the_namespace_decides_for_its_jobs() {
 }
 
 #[test]
-fn a_label_that_is_changed_reaches_jobs_that_have_no_pods_yet() {
+fn a_changed_namespace_label_applies_to_jobs_without_pods() {
     on_paused_clock(async {
         let home = test_cluster_with(3, 1, |config| config.job.plain_jobs = PlainJobs::None).await;
         home.create(&job("held").pods(2).spec("suspend", true).build()).await;
@@ -123,7 +123,7 @@ fn a_label_that_is_changed_reaches_jobs_that_have_no_pods_yet() {
 // Shows: S000-37
 // Shows: S000-42
 #[test]
-fn a_workload_posted_just_before_its_job_is_used_however_late_the_cache_shows_it() {
+fn a_workload_created_before_its_job_is_used_despite_a_stale_cache() {
     for late in [0, 1, 5, 30] {
         on_paused_clock(async {
             let home = test_cluster_with(3, 1, |_| {}).await;
@@ -155,7 +155,7 @@ fn a_workload_posted_just_before_its_job_is_used_however_late_the_cache_shows_it
 
 // Shows: S000-32
 #[test]
-fn what_a_user_made_for_a_job_outlives_it() {
+fn user_created_objects_outlive_their_job() {
     on_paused_clock(async {
         let home = test_cluster_with(3, 1, |_| {}).await;
         home.create(&workload("mine", Some("train"), json!({"gang": {"minCount": 2}}))).await;
@@ -188,7 +188,7 @@ async fn suspend(home: &TestCluster, name: &str, on: bool) {
 // Shows: S000-65
 // Shows: S000-76
 #[test]
-fn suspension_keeps_the_objects_or_deletes_them_and_resumption_has_a_whole_gang() {
+fn suspension_keeps_or_deletes_the_objects_and_resumption_starts_a_whole_gang() {
     for on_suspend in [OnSuspend::Keep, OnSuspend::Delete] {
         on_paused_clock(async {
             let home = test_cluster_with(5, 1, |config| config.job.on_suspend = on_suspend).await;
@@ -222,7 +222,7 @@ fn suspension_keeps_the_objects_or_deletes_them_and_resumption_has_a_whole_gang(
 
 // A resumed Job is a gang like a new one, though its group was placed once.
 #[test]
-fn a_gang_that_is_resumed_without_room_for_all_starts_none() {
+fn a_resumed_gang_that_does_not_fit_starts_no_pod() {
     on_paused_clock(async {
         let home = test_cluster_with(5, 1, |_| {}).await;
         home.create(&job("train").pods(8).gang().gpus(1).annotate("phalanx.dev/run-seconds", "600").build()).await;
@@ -240,7 +240,7 @@ fn a_gang_that_is_resumed_without_room_for_all_starts_none() {
 
 // Shows: S000-35
 #[test]
-fn suspension_that_deletes_survives_controllers_that_are_restarted_again_and_again() {
+fn suspension_that_deletes_objects_survives_repeated_controller_restarts() {
     for seed in 0..6 {
         on_paused_clock(async {
             let mut home = test_cluster_with(seed, 1, |config| config.job.on_suspend = OnSuspend::Delete).await;
@@ -274,7 +274,7 @@ fn suspension_that_deletes_survives_controllers_that_are_restarted_again_and_aga
 // Shows: S000-96
 // Shows: S002-15
 #[test]
-fn a_gang_job_from_its_creation_to_the_last_of_its_objects() {
+fn a_gang_job_takes_one_request_for_each_change_of_its_objects() {
     on_paused_clock(async {
         let home = test_cluster_with(5, 1, |_| {}).await;
         let about = |of: &str| {
@@ -328,7 +328,7 @@ fn job_with_workload_ref(name: &str, pods: i32, workload: &str) -> Value {
 // Shows: S001-14
 // Shows: S001-15
 #[test]
-fn jobs_that_name_one_workload_start_together_or_wait_together() {
+fn jobs_that_share_a_workload_start_together_or_wait_together() {
     on_paused_clock(async {
         let home = test_cluster_with(5, 1, with_workload_ref).await;
         home.create(&workload("both", None, json!({"gang": {"minCount": 8}}))).await;
@@ -358,7 +358,7 @@ fn jobs_that_name_one_workload_start_together_or_wait_together() {
 
 // The group of the Workload was an owner of the pods, and kept them.
 #[test]
-fn a_deleted_job_takes_its_pods_along_and_leaves_the_group_of_the_workload_it_names() {
+fn deleting_a_job_deletes_its_pods_and_keeps_the_group_of_its_named_workload() {
     for policy in ["Background", "Foreground"] {
         on_paused_clock(async {
             let home = test_cluster_with(5, 1, with_workload_ref).await;
@@ -390,7 +390,7 @@ fn a_deleted_job_takes_its_pods_along_and_leaves_the_group_of_the_workload_it_na
 // Shows: S001-17
 // Shows: S001-21
 #[test]
-fn with_every_gate_on_a_job_that_asks_for_nothing_is_no_gang() {
+fn with_all_gates_on_a_job_without_scheduling_fields_is_not_a_gang() {
     on_paused_clock(async {
         let on = Gate::ALL.into_iter().fold(Gates::default(), |gates, gate| gates.with(gate, true));
         let home = test_cluster_with(5, 1, |config| config.gates = on).await;
@@ -403,7 +403,7 @@ fn with_every_gate_on_a_job_that_asks_for_nothing_is_no_gang() {
 
 // Shows: S001-13
 #[test]
-fn indexed_jobs_and_jobs_under_a_used_name_join_the_workload_they_name() {
+fn indexed_and_recreated_jobs_join_the_workload_they_name() {
     on_paused_clock(async {
         let home = test_cluster_with(5, 1, with_workload_ref).await;
         home.create(&workload("one", None, json!({"gang": {"minCount": 4}}))).await;
@@ -425,7 +425,7 @@ fn indexed_jobs_and_jobs_under_a_used_name_join_the_workload_they_name() {
 
 // Shows: S001-13
 #[test]
-fn a_job_that_names_a_workload_fails_as_any_other_and_its_replacements_join_the_group() {
+fn replacement_pods_of_a_failing_job_join_the_group_of_its_named_workload() {
     on_paused_clock(async {
         let home = test_cluster_with(5, 1, with_workload_ref).await;
         home.create(&workload("one", None, json!({"gang": {"minCount": 2}}))).await;
@@ -454,7 +454,7 @@ fn a_job_that_names_a_workload_fails_as_any_other_and_its_replacements_join_the_
 
 // Shows: S001-11
 #[test]
-fn a_job_that_names_a_missing_workload_waits_and_says_so_until_it_comes() {
+fn a_job_that_names_a_missing_workload_reports_it_and_waits() {
     on_paused_clock(async {
         let home = test_cluster_with(5, 1, with_workload_ref).await;
         home.create(&job_with_workload_ref("early", 2, "later")).await;
@@ -484,7 +484,7 @@ async fn kill_pod(home: &TestCluster, pod: &PodView) {
 // longer counted toward minCount.
 // Shows: S000-68
 #[test]
-fn a_gang_whose_pod_fails_after_others_completed_still_ends() {
+fn a_gang_completes_when_a_pod_fails_after_others_completed() {
     on_paused_clock(async {
         let home = test_cluster_with(5, 1, |_| {}).await;
         let gang = job("train").pods(4).indexed().gang().gpus(1);
@@ -505,7 +505,7 @@ fn a_gang_whose_pod_fails_after_others_completed_still_ends() {
 }
 
 #[test]
-fn later_pods_of_a_running_gang_are_placed_as_they_come_unless_the_group_says_otherwise() {
+fn replacements_in_a_running_gang_are_placed_one_by_one_unless_after_min_count_forbids_it() {
     for (after, placed) in [(None, 3), (Some("OnceSatisfied"), 3), (Some("AlwaysMin"), 2)] {
         on_paused_clock(async {
             let home = test_cluster_with(5, 1, |_| {}).await;
@@ -531,7 +531,7 @@ fn later_pods_of_a_running_gang_are_placed_as_they_come_unless_the_group_says_ot
 }
 
 #[test]
-fn a_job_says_what_its_gang_waits_for() {
+fn a_job_reports_why_its_gang_waits() {
     on_paused_clock(async {
         let home = test_cluster_with(5, 1, |_| {}).await;
         home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "120").build()).await;

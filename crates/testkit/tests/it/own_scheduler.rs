@@ -44,7 +44,7 @@ impl Filter for LastNodeOnly {
 }
 
 #[test]
-fn a_scheduler_with_a_filter_of_ones_own_places_the_gangs_that_ask_for_it() {
+fn a_scheduler_with_a_custom_filter_places_the_gangs_that_name_it() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 4).await;
         let clock = Arc::new(TokioClock::starting_at(home.now()));

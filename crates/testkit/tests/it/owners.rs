@@ -76,7 +76,7 @@ async fn wait_until_complete(home: &TestCluster, name: &str) {
 }
 
 #[test]
-fn the_workload_of_an_owner_further_up_wakes_its_jobs_at_once() {
+fn the_workload_of_an_ancestor_wakes_its_jobs_at_once() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let middle = create_intermediate_job(&home, &root(&home).await).await;
@@ -96,7 +96,7 @@ fn the_workload_of_an_owner_further_up_wakes_its_jobs_at_once() {
 }
 
 #[test]
-fn a_job_whose_parent_has_a_workload_reads_no_further_owner() {
+fn a_job_whose_parent_has_a_workload_reads_no_other_ancestor() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let middle = create_intermediate_job(&home, &root(&home).await).await;
@@ -110,7 +110,7 @@ fn a_job_whose_parent_has_a_workload_reads_no_further_owner() {
 }
 
 #[test]
-fn a_job_that_has_its_group_stays_in_it_when_a_nearer_owner_gets_a_workload() {
+fn a_job_keeps_its_group_when_a_nearer_owner_gets_a_workload() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let middle = create_intermediate_job(&home, &root(&home).await).await;
@@ -128,7 +128,7 @@ fn a_job_that_has_its_group_stays_in_it_when_a_nearer_owner_gets_a_workload() {
 
 // The Workload of a Job woke that Job alone: Jobs that it controls heard of a change by chance.
 #[test]
-fn a_job_of_a_job_follows_the_count_of_its_parents_template() {
+fn a_job_owned_by_a_job_follows_the_min_count_of_its_parents_template() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let middle = create_intermediate_job(&home, &root(&home).await).await;
@@ -146,7 +146,7 @@ fn a_job_of_a_job_follows_the_count_of_its_parents_template() {
 }
 
 #[test]
-fn an_owner_that_may_not_be_read_is_told_and_found_once_it_may() {
+fn a_forbidden_owner_is_reported_and_found_once_it_can_be_read() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let middle = create_intermediate_job(&home, &root(&home).await).await;
@@ -167,7 +167,7 @@ fn an_owner_that_may_not_be_read_is_told_and_found_once_it_may() {
 }
 
 #[test]
-fn the_workload_of_the_parent_is_used_where_further_owners_are_forbidden() {
+fn the_workload_of_the_parent_is_used_when_other_ancestors_are_forbidden() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let middle = create_intermediate_job(&home, &root(&home).await).await;
@@ -181,7 +181,7 @@ fn the_workload_of_the_parent_is_used_where_further_owners_are_forbidden() {
 }
 
 #[test]
-fn while_the_server_fails_to_tell_an_owner_no_pod_is_made_and_nothing_is_said_of_the_workload() {
+fn while_reading_an_owner_fails_no_pod_is_created_and_the_job_is_not_blocked() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let middle = create_intermediate_job(&home, &root(&home).await).await;
@@ -200,7 +200,7 @@ fn while_the_server_fails_to_tell_an_owner_no_pod_is_made_and_nothing_is_said_of
 }
 
 #[test]
-fn an_owner_that_comes_later_is_found() {
+fn an_owner_that_is_set_later_is_found() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let root = root(&home).await;
@@ -220,7 +220,7 @@ fn an_owner_that_comes_later_is_found() {
 }
 
 #[test]
-fn a_kind_that_the_server_does_not_have_ends_the_search_and_is_told() {
+fn an_owner_of_an_unserved_kind_ends_the_search_and_is_reported() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let owner =
@@ -240,7 +240,7 @@ fn a_kind_that_the_server_does_not_have_ends_the_search_and_is_told() {
 }
 
 #[test]
-fn the_workload_of_an_earlier_owner_of_the_same_name_does_not_count() {
+fn the_workload_of_an_earlier_owner_with_the_same_name_does_not_count() {
     on_paused_clock(async {
         let home = test_cluster().await;
         let middle = create_intermediate_job(&home, &root(&home).await).await;

@@ -6,7 +6,7 @@ use api::views::Condition;
 use testkit::{TestCluster, job, on_test_cluster};
 
 #[test]
-fn a_gang_whose_topology_the_server_drops_says_so_and_runs_without() {
+fn a_gang_whose_topology_the_server_drops_reports_it_and_runs_without() {
     on_test_cluster(async {
         let home = TestCluster::with_gate_off("TopologyAwareWorkloadScheduling", 4, 2).await;
         let gang = job("gang").pods(4).indexed().gang().in_topology("topology.kubernetes.io/rack").gpus(1);

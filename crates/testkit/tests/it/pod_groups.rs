@@ -62,7 +62,7 @@ async fn cordon(home: &TestCluster, node: &str, cordoned: bool) {
 
 // Shows: U-TestPodGroupScheduling
 #[test]
-fn gangs_wait_for_group_quorum_and_room_and_do_not_block_each_other() {
+fn gangs_wait_for_group_quorum_and_capacity_without_blocking_each_other() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         members(&home, "early", 0..2, 2).await;
@@ -99,7 +99,7 @@ fn gangs_wait_for_group_quorum_and_room_and_do_not_block_each_other() {
 
 // Shows: U-TestPodGroupQueueing
 #[test]
-fn a_waiting_gang_wakes_when_a_node_opens_a_pod_leaves_or_fewer_are_wanted() {
+fn a_waiting_gang_is_retried_on_uncordon_pod_deletion_and_lower_min_count() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 2).await;
         let node =
@@ -128,7 +128,7 @@ fn a_waiting_gang_wakes_when_a_node_opens_a_pod_leaves_or_fewer_are_wanted() {
 
 // Shows: U-TestPodGroupSequentialQueueing
 #[test]
-fn of_gangs_that_wait_for_the_same_room_the_one_that_came_first_is_next() {
+fn waiting_gangs_are_placed_in_creation_order() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         group(&home, "filler", Some(1)).await;
@@ -152,7 +152,7 @@ fn of_gangs_that_wait_for_the_same_room_the_one_that_came_first_is_next() {
 
 // Shows: U-TestPodGroupRequeueRemainingOnSchedulingSuccess
 #[test]
-fn pods_beyond_min_count_are_placed_when_there_is_room_for_them() {
+fn pods_beyond_min_count_are_placed_when_capacity_is_free() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         group(&home, "gang", Some(2)).await;
@@ -175,7 +175,7 @@ fn pods_beyond_min_count_are_placed_when_there_is_room_for_them() {
 }
 
 #[test]
-fn a_pod_that_has_to_be_apart_from_others_waits_with_its_gang_and_says_so() {
+fn a_gang_with_pod_anti_affinity_waits_and_reports_that_it_is_unsupported() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         group(&home, "gang", Some(2)).await;
@@ -210,7 +210,7 @@ fn a_pod_that_has_to_be_apart_from_others_waits_with_its_gang_and_says_so() {
 
 // Shows: S003-14
 #[test]
-fn the_scheduler_works_from_the_caches_and_asks_for_nothing_else() {
+fn the_scheduler_reads_only_from_its_caches() {
     on_paused_clock(async {
         let home = TestCluster::embedded(3, nodes::cluster::Cluster::default_of(1)).await;
         let read = home.inject_fault(FaultRule::on(verb(Verb::Get).by_user("system:kube-scheduler"), Fault::Count));
@@ -226,7 +226,7 @@ fn the_scheduler_works_from_the_caches_and_asks_for_nothing_else() {
 
 // Shows: S003-38
 #[test]
-fn without_any_group_the_scheduler_does_the_same_whether_there_could_be_groups_or_not() {
+fn without_groups_the_gate_does_not_change_scheduling() {
     let run = |gate_on: bool| {
         on_paused_clock(async {
             let home = match gate_on {

@@ -34,42 +34,42 @@ fn at_every_write(scenario: Scenario) {
 
 // Shows: S000-35
 #[test]
-fn a_plain_job_goes_on_whenever_its_controllers_end() {
+fn a_plain_job_resumes_after_a_crash_at_any_write() {
     at_every_write(scenarios::PLAIN);
 }
 
 // Shows: S000-35
 #[test]
-fn a_gang_job_goes_on_whenever_its_controllers_end() {
+fn a_gang_job_resumes_after_a_crash_at_any_write() {
     at_every_write(scenarios::GANG);
 }
 
 #[test]
-fn a_failing_index_is_counted_as_often_as_it_failed_whenever_its_controllers_end() {
+fn failures_of_an_index_are_counted_exactly_after_a_crash_at_any_write() {
     at_every_write(scenarios::FAILING_INDEX);
 }
 
 #[test]
-fn a_suspended_job_goes_on_with_the_same_group_whenever_its_controllers_end() {
+fn a_suspended_job_keeps_its_group_after_a_crash_at_any_write() {
     at_every_write(scenarios::SUSPENDED);
 }
 
 #[test]
-fn an_elastic_gang_has_the_size_that_was_asked_for_whenever_its_controllers_end() {
+fn an_elastic_gang_reaches_its_size_after_a_crash_at_any_write() {
     at_every_write(scenarios::ELASTIC);
 }
 
 #[test]
-fn children_of_one_parent_get_a_group_each_whenever_their_controllers_end() {
+fn children_of_one_parent_get_one_group_each_after_a_crash_at_any_write() {
     at_every_write(scenarios::CHILDREN);
 }
 
 #[test]
-fn each_time_of_a_schedule_is_served_once_whenever_its_controllers_end() {
+fn each_scheduled_time_gets_one_job_after_a_crash_at_any_write() {
     at_every_write(scenarios::CRON);
 }
 
 #[test]
-fn a_deleted_job_leaves_nothing_whenever_its_controllers_end() {
+fn a_deleted_job_leaves_no_objects_after_a_crash_at_any_write() {
     at_every_write(scenarios::DELETED);
 }

@@ -76,7 +76,7 @@ async fn advance(time: Duration) {
 }
 
 #[test]
-fn a_clock_that_is_set_forward_serves_the_last_time_that_it_leapt_over_and_goes_on() {
+fn a_clock_set_forward_starts_the_last_skipped_time_and_continues() {
     on_paused_clock(async {
         let home = SettableClockPlane::start().await;
         home.create_cron_job("*/10 * * * *").await;
@@ -91,7 +91,7 @@ fn a_clock_that_is_set_forward_serves_the_last_time_that_it_leapt_over_and_goes_
 }
 
 #[test]
-fn a_clock_that_is_set_back_serves_no_time_twice() {
+fn a_clock_set_back_starts_no_time_twice() {
     on_paused_clock(async {
         let home = SettableClockPlane::start().await;
         home.create_cron_job("*/10 * * * *").await;
@@ -106,7 +106,7 @@ fn a_clock_that_is_set_back_serves_no_time_twice() {
 }
 
 #[test]
-fn a_job_goes_by_the_clock_that_was_set() {
+fn ttl_and_deadline_follow_a_clock_that_was_set() {
     on_paused_clock(async {
         let home = SettableClockPlane::start().await;
         let expires = job("expires").annotate("phalanx.dev/run-seconds", "1").spec("ttlSecondsAfterFinished", 3600);
@@ -124,7 +124,7 @@ fn a_job_goes_by_the_clock_that_was_set() {
 }
 
 #[test]
-fn a_new_schedule_begins_with_its_next_time() {
+fn a_changed_schedule_starts_with_its_next_time() {
     on_paused_clock(async {
         let home = SettableClockPlane::start().await;
         home.create_cron_job("0 3 * * *").await;

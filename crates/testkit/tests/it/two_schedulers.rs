@@ -90,7 +90,7 @@ async fn check_late_bind_is_released(home: &TestCluster) {
 }
 
 #[test]
-fn of_two_schedulers_that_give_away_the_same_room_one_gets_it() {
+fn one_of_two_schedulers_gets_contended_capacity() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
         let _second = start_bind_race(&home).await;
@@ -112,7 +112,7 @@ fn of_two_schedulers_that_give_away_the_same_room_one_gets_it() {
 }
 
 #[test]
-fn where_the_server_looks_at_no_bind_the_pod_that_was_bound_last_makes_way() {
+fn without_bind_checks_the_pod_bound_last_is_released() {
     on_paused_clock(async {
         let config = Config { check_capacity: false, ..Config::for_cluster(Cluster::default_of(1)) };
         let home = TestCluster::with_config(3, config).await;
@@ -123,7 +123,7 @@ fn where_the_server_looks_at_no_bind_the_pod_that_was_bound_last_makes_way() {
 }
 
 #[test]
-fn two_gangs_in_the_same_room_end_with_one_whole_and_the_other_without_a_pod() {
+fn of_two_overcommitted_gangs_one_stays_whole_and_the_other_is_released() {
     on_paused_clock(async {
         let config = Config { check_capacity: false, ..Config::for_cluster(Cluster::default_of(1)) };
         let home = TestCluster::with_config(5, config).await;

@@ -31,7 +31,7 @@ fn check_same_end_state(scenario: Scenario, want: &[String], case: String, rules
 }
 
 #[test]
-fn a_frozen_watch_changes_nothing_but_the_time_it_takes() {
+fn a_stalled_watch_only_delays_the_end_state() {
     for scenario in [PLAIN, GANG, SUSPENDED, ELASTIC, CHILDREN] {
         let (want, _) = run_without_faults(scenario);
         for kind in KINDS {
@@ -53,7 +53,7 @@ fn a_frozen_watch_changes_nothing_but_the_time_it_takes() {
 
 // Upstream: no server does this, and kube-controller-manager makes a pod too many then.
 #[test]
-fn a_lost_event_makes_no_pod_too_many() {
+fn a_lost_event_creates_no_extra_pod() {
     for scenario in [PLAIN, GANG] {
         let (want, _) = run_without_faults(scenario);
         for (kind, events) in [("pods", 12), ("batch/jobs", 3), (KINDS[2], 1), (KINDS[3], 1)] {
@@ -71,7 +71,7 @@ fn a_lost_event_makes_no_pod_too_many() {
 }
 
 #[test]
-fn every_event_twice_and_every_other_one_late_change_nothing() {
+fn duplicate_and_reordered_events_do_not_change_the_end_state() {
     for scenario in [PLAIN, GANG, SUSPENDED, ELASTIC, CHILDREN] {
         let (want, _) = run_without_faults(scenario);
         let late = EventFault::Postpone(Duration::from_secs(1));
@@ -92,27 +92,27 @@ fn check_under_mixed_faults(scenario: Scenario, seeds: Range<u64>) {
 }
 
 #[test]
-fn whatever_goes_wrong_at_once_a_plain_job_has_never_a_pod_too_many_and_leaves_nothing() {
+fn a_plain_job_has_no_extra_pods_under_mixed_faults() {
     check_under_mixed_faults(PLAIN, 0..6);
 }
 
 #[test]
-fn whatever_goes_wrong_at_once_a_gang_has_never_a_pod_too_many_and_leaves_nothing() {
+fn a_gang_job_has_no_extra_pods_under_mixed_faults() {
     check_under_mixed_faults(GANG, 100..106);
 }
 
 #[test]
-fn whatever_goes_wrong_at_once_a_gang_that_rests_goes_on_as_it_was() {
+fn a_suspended_gang_resumes_unchanged_under_mixed_faults() {
     check_under_mixed_faults(SUSPENDED, 200..206);
 }
 
 #[test]
-fn whatever_goes_wrong_at_once_an_elastic_gang_has_the_size_that_was_asked_for() {
+fn an_elastic_gang_reaches_its_size_under_mixed_faults() {
     check_under_mixed_faults(ELASTIC, 300..306);
 }
 
 #[test]
-fn whatever_goes_wrong_at_once_children_of_one_parent_have_a_group_each() {
+fn children_of_one_parent_have_one_group_each_under_mixed_faults() {
     check_under_mixed_faults(CHILDREN, 400..406);
 }
 
