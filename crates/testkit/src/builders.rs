@@ -1,8 +1,8 @@
-//! Manifests in a line: a test states only what it is about.
+//! Builders of one-line manifests: a test states only the fields it is about.
 
 use serde_json::{Value, json};
 
-/// A Job of one pod that asks for nothing.
+/// A Job of one pod without scheduling fields.
 pub fn job(name: &str) -> JobBuilder {
     JobBuilder(json!({
         "apiVersion": "batch/v1",
@@ -15,7 +15,7 @@ pub fn job(name: &str) -> JobBuilder {
     }))
 }
 
-/// A pod that asks for nothing.
+/// A pod of one container without a group.
 pub fn pod(name: &str) -> PodBuilder {
     PodBuilder(json!({
         "apiVersion": "v1",
@@ -41,33 +41,33 @@ impl JobBuilder {
         self
     }
 
-    /// `n` pods, all at once.
+    /// Parallelism and completions are `n`.
     #[must_use]
     pub fn pods(self, n: i32) -> JobBuilder {
         self.spec("parallelism", n).spec("completions", n)
     }
 
-    /// Each pod has an index of its own.
+    /// Completion mode Indexed.
     #[must_use]
     pub fn indexed(self) -> JobBuilder {
         self.spec("completionMode", "Indexed")
     }
 
-    /// All or nothing; the count follows parallelism.
+    /// A gang whose `minCount` follows parallelism.
     #[must_use]
     pub fn gang(mut self) -> JobBuilder {
         self.0["spec"]["scheduling"]["schedulingPolicy"] = json!({"gang": {}});
         self
     }
 
-    /// All pods where the nodes' label `key` has one value.
+    /// All pods on nodes with the same value of the label `key`.
     #[must_use]
     pub fn in_topology(mut self, key: &str) -> JobBuilder {
         self.0["spec"]["scheduling"]["schedulingConstraints"] = json!({"topology": [{"key": key}]});
         self
     }
 
-    /// Each pod wants `n` GPUs.
+    /// Each pod requests `n` GPUs.
     #[must_use]
     pub fn gpus(mut self, n: i32) -> JobBuilder {
         let resources = &mut self.0["spec"]["template"]["spec"]["containers"][0]["resources"];
@@ -89,7 +89,7 @@ impl JobBuilder {
         self
     }
 
-    /// Pods that run until somebody ends them.
+    /// Pods that run until they are ended.
     #[must_use]
     pub fn run_forever(self) -> JobBuilder {
         self.annotate("phalanx.dev/run-seconds", "100000")
@@ -113,7 +113,7 @@ impl JobBuilder {
 pub struct PodBuilder(Value);
 
 impl PodBuilder {
-    /// The pod wants `n` GPUs.
+    /// The pod requests `n` GPUs.
     #[must_use]
     pub fn gpus(mut self, n: i32) -> PodBuilder {
         self.0["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": n.to_string()});

@@ -1,11 +1,11 @@
-//! Faults between a part and the API server, by rule.
+//! Faults between a component and the API server, by rule.
 //!
-//! In: [`FaultRule`]s: which requests or which events of a watch, which occurrences of them, and what happens to those.
-//! Out: a client that looks like any other and behaves as badly as the rules ask ([`Faults::wrap`]), or the same as a
-//! proxy in front of a server that is another process ([`Proxy`]).
-//! Promises: what happens follows from the rules and the order of the requests alone, so that one seed gives one history;
-//! rules come and go while everything runs; every rule counts what it saw and what it did.
-//! Never: changes a request on its way, or makes up an object; a fault is something that networks and servers do.
+//! In: [`FaultRule`]s: which requests or watch events, which occurrences of them, and which fault.
+//! Out: a client with these faults ([`Faults::wrap`]), or a proxy with them in front of a server in another process
+//! ([`Proxy`]).
+//! Promises: faults depend only on the rules and the order of the requests, so one seed gives one history. Rules can be
+//! added and removed at any time. Every rule counts the requests that it matched and those that it was applied to.
+//! Never: changes a request or invents an object. A fault is something that networks and servers do.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,13 +23,13 @@
 //! assert_eq!(faults.counts(binds).applied, 0);
 //! ```
 
-mod rule; // what a test writes down
-mod observed_request; // what a request asks for
-mod decide; // rules and a request → what happens
-mod injected_status; // answers for the server
+mod rule; // the rules that a test writes
+mod observed_request; // the attributes of a request that rules match
+mod decide; // rules and a request → a fault
+mod injected_status; // error responses in place of the server's
 mod declared_rights; // requests that a control loop does not declare
-mod layer; // requests: does what was decided
-mod events; // watches: the same for every event
+mod layer; // applies faults to requests
+mod events; // applies faults to watch events
 mod proxy; // the same over HTTP
 
 pub use decide::{FaultRules, RuleCounts, RuleId};

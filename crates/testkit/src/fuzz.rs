@@ -1,26 +1,26 @@
-//! What the fuzz targets check, as plain functions: `fuzz/` calls them with bytes that a fuzzer makes up, and the tests
-//! of this crate with the seeds in `fuzz/seeds`. A target panics when it finds something; that is its only result.
+//! The checks of the fuzz targets, as plain functions: `fuzz/` calls them with the bytes of a fuzzer, and the tests of this
+//! crate with the seeds in `fuzz/seeds`. A target panics when it finds a bug.
 //!
-//! Inputs begin with letters that choose (a kind, a form) and go on with the text itself, so that a seed can be read
-//! and written by hand.
+//! Inputs begin with letters that select a kind and options. The text itself follows, so that a seed can be read and
+//! written by hand.
 
-mod checked_server; // one server, and what every answer must be
+mod checked_server; // a server whose every response is checked
 mod kinds; // a letter and an object for every kind
 pub mod body; // a new object
-pub mod patch; // a change of a stored object
-pub mod selector; // which objects a list is about
-pub mod continue_token; // where a list goes on
-pub mod store_file; // the file of the store
+pub mod patch; // a patch of a stored object
+pub mod selector; // label and field selectors
+pub mod continue_token; // the token of a list's next page
+pub mod store_file; // the store's file
 mod in_memory_file; // a file in memory
 
 pub use kinds::sample_object;
 
-/// What became of an input that no check complains about. Seeds say in their names which one they expect.
+/// The outcome of an input that passes all checks. The names of seeds state which one they expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FuzzOutcome {
-    /// It was understood, and everything that follows from it was checked.
+    /// It was accepted, and its result was checked.
     Accepted,
-    /// It was refused in good order.
+    /// It was refused with a valid error.
     Refused,
 }
 

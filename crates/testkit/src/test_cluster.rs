@@ -1,13 +1,13 @@
-//! A control plane for one test. Embedded: in one process, on the paused clock, seeded. On kube: the real programs and our
-//! parts as processes, on the wall clock.
+//! A control plane for one test. Embedded: in one process, on the paused clock, seeded. On kube: the real control plane
+//! with our components as processes, on the wall clock.
 
 mod kinds; // the kinds of objects, as the server lists them
 mod objects; // the objects in the cluster's namespace
-mod kubelet; // what only a kubelet may say of a pod, said by the test
-mod shared; // one real control plane for tests that run side by side
+mod kubelet; // pod statuses that a kubelet or an eviction writes
+mod shared; // one real control plane for tests that run concurrently
 mod kube_control_plane; // the real control plane
-mod component_process; // a part of ours as a process
-mod rbac; // what such a part may do
+mod component_process; // a component as a process
+mod rbac; // the roles of such components
 mod write_recorder; // every write on a real server
 
 use std::future::Future;
@@ -28,23 +28,23 @@ pub use self::shared::on_shared_test_cluster;
 use crate::fault::{FaultRule, Faults, RuleId};
 use crate::virtual_time;
 
-/// Runs a test where this process was told to: on the clock that jumps, or with `PHALANX_HOME=kube` on the wall clock.
-/// What it does begins with [`Home::start`].
+/// Runs a test on the selected test cluster: on the paused clock, or with `PHALANX_HOME=kube` on the wall clock. The test
+/// begins with [`TestCluster::start`].
 pub fn on_test_cluster<T>(scenario: impl Future<Output = T>) -> T {
     if !kube_control_plane::is_chosen() {
         return crate::on_paused_clock(scenario);
     }
-    let _alone = kube_control_plane::lock_exclusive();
+    let _exclusive = kube_control_plane::lock_exclusive();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(scenario)
+    runtime.expect("a runtime can be built").block_on(scenario)
 }
 
-/// Whether tests of both homes run on the real one, on the wall clock.
+/// Whether the real control plane is selected, on the wall clock.
 pub fn is_on_kube() -> bool {
     kube_control_plane::is_chosen()
 }
 
-/// So many seeds on the embedded home; on kube one, because there it chooses nothing.
+/// `count` seeds on the embedded cluster; one on kube, where the seed has no effect.
 pub fn seeds(count: u64) -> std::ops::Range<u64> {
     0..if kube_control_plane::is_chosen() { 1 } else { count }
 }
@@ -53,9 +53,9 @@ pub fn seeds(count: u64) -> std::ops::Range<u64> {
 pub struct TestCluster {
     backend: TestBackend,
     faults: Faults,
-    /// Where its objects are made.
+    /// The namespace of its objects.
     namespace: String,
-    /// How often parts had been started when it began, where others start them too.
+    /// How often components had been started when the test began, on a shared control plane.
     initial_starts: u32,
 }
 
@@ -64,22 +64,22 @@ enum TestBackend {
         plane: Box<ControlPlane>,
         environment: ControlPlaneEnvironment,
     },
-    /// Shared with other tests, or not.
+    /// May be shared with other tests.
     Kube(Arc<KubeControlPlane>),
 }
 
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// One write, as the store keeps it.
+/// One write, as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedWrite {
-    /// Its place in the order of all writes.
+    /// Its position in the order of all writes.
     pub revision: Revision,
     /// `pods`, `batch/jobs`, ….
     pub resource: String,
-    /// Whether this write made the object.
+    /// Whether this write created the object.
     pub created: bool,
-    /// Whether this write removed the object.
+    /// Whether this write deleted the object.
     pub deleted: bool,
     /// The object after the write.
     pub object: Value,
@@ -98,8 +98,8 @@ impl RecordedWrite {
 }
 
 impl TestCluster {
-    /// Everything runs, on so many nodes of 8 GPUs, racks of 8. Embedded, all randomness comes from `seed`. For tests that
-    /// hold on both homes: call it in [`on_home`].
+    /// All components run, with `nodes` nodes of 8 GPUs in racks of 8. Embedded, all randomness comes from `seed`. For
+    /// tests that run on both test clusters: call it in [`on_test_cluster`].
     pub async fn start(seed: u64, nodes: u32) -> TestCluster {
         if kube_control_plane::is_chosen() {
             let (kube, faults) = TestCluster::start_on_kube(seed, nodes).await;
@@ -116,8 +116,8 @@ impl TestCluster {
         TestCluster::embedded(seed, Cluster::default_of(nodes)).await
     }
 
-    /// The same where the server leaves a feature off, and drops or does not serve what belongs to it. Our parts have it on
-    /// where they are processes of their own.
+    /// The same with a gate off in the server, which drops the gate's fields and does not serve its kinds. Components that
+    /// are processes have the gate on.
     pub async fn with_gate_off(gate: &str, seed: u64, nodes: u32) -> TestCluster {
         if kube_control_plane::is_chosen() {
             let (kube, faults) = TestCluster::start_on_kube(seed, nodes).await;
@@ -129,7 +129,7 @@ impl TestCluster {
                 initial_starts: 0,
             };
         }
-        let off = Gates::from_settings(&[(gate.to_owned(), "false".to_owned())]).expect("a gate that is there");
+        let off = Gates::from_settings(&[(gate.to_owned(), "false".to_owned())]).expect("the gate exists");
         TestCluster::with_config(seed, Config { gates: off.gates, ..Config::for_cluster(Cluster::default_of(nodes)) })
             .await
     }
@@ -139,32 +139,33 @@ impl TestCluster {
         (KubeControlPlane::start(seed, nodes, Tenancy::Exclusive, &faults).await, faults)
     }
 
-    /// Everything runs, on the nodes of `cluster`; all randomness comes from `seed`. For tests that need the paused clock,
-    /// the store or the parts' insides: call it on the paused clock.
-    pub async fn embedded(seed: u64, cluster: Cluster) -> TestCluster {
-        TestCluster::with_config(seed, Config::for_cluster(cluster)).await
+    /// All components run, with the nodes of `nodes`; all randomness comes from `seed`. For tests that need the paused
+    /// clock, the store or the internals of components: call it on the paused clock.
+    pub async fn embedded(seed: u64, nodes: Cluster) -> TestCluster {
+        TestCluster::with_config(seed, Config::for_cluster(nodes)).await
     }
 
-    /// The same with a configuration of the test's own.
+    /// The same with this configuration.
     pub async fn with_config(seed: u64, config: Config) -> TestCluster {
         TestCluster::starting_at("2026-01-01T00:00:00Z", seed, config).await
     }
 
-    /// The same on a day of the test's own.
+    /// The same with a clock that starts at `origin`.
     pub async fn starting_at(origin: &str, seed: u64, config: Config) -> TestCluster {
         // A run that selects the real control plane must not take this for a test of it.
         assert!(
             !kube_control_plane::is_chosen(),
-            "this test runs on the embedded home alone: leave it out where PHALANX_HOME=kube"
+            "this test runs only on the embedded cluster: do not select it with PHALANX_HOME=kube"
         );
-        let origin: Timestamp = origin.parse().expect("a time");
-        // History is what tests look at: none of it may be forgotten.
+        let origin: Timestamp = origin.parse().expect("a valid time");
+        // Tests read the history, so none of it may be compacted.
         let limits = HistoryLimits { max_history_bytes: 4 << 30, max_history_age: Duration::from_secs(1 << 30) };
         let environment = virtual_time::environment(seed, origin, limits);
         let faults = Faults::default();
         let config = Config { client_wrapper: Some(faults.client_wrapper(config.client_wrapper)), ..config };
-        let plane =
-            ControlPlane::start(environment.clone(), config).await.expect("an empty in-memory home can always start");
+        let plane = ControlPlane::start(environment.clone(), config)
+            .await
+            .expect("a control plane with an empty in-memory store starts");
         TestCluster {
             backend: TestBackend::Embedded { plane: Box::new(plane), environment },
             faults,
@@ -181,7 +182,7 @@ impl TestCluster {
         }
     }
 
-    /// What the test sees of the cluster; embedded, these are the caches that the parts share.
+    /// The caches of the cluster's objects; embedded, these are the ones that the components share.
     pub fn caches(&self) -> &Caches {
         match &self.backend {
             TestBackend::Embedded { plane, .. } => plane.caches(),
@@ -189,15 +190,15 @@ impl TestCluster {
         }
     }
 
-    /// The control plane itself, which only the embedded home can show.
+    /// The control plane itself. Only the embedded cluster has it in this process.
     pub fn plane(&self) -> &ControlPlane {
         match &self.backend {
             TestBackend::Embedded { plane, .. } => plane,
-            TestBackend::Kube(_) => panic!("on kube the parts are processes of their own"),
+            TestBackend::Kube(_) => panic!("on kube the components are other processes"),
         }
     }
 
-    /// The time objects carry.
+    /// The time on the clock that objects use.
     pub fn now(&self) -> Timestamp {
         match &self.backend {
             TestBackend::Embedded { environment, .. } => environment.clock.now(),
@@ -205,54 +206,54 @@ impl TestCluster {
         }
     }
 
-    /// Whether a bind that would over-commit a node is refused here, as our server does unless it is told otherwise.
+    /// Whether the server refuses a bind that would over-commit a node.
     pub fn checks_binds(&self) -> bool {
         matches!(self.backend, TestBackend::Embedded { .. })
     }
 
-    /// Ends a part wherever it is and starts it again with nothing in memory.
-    pub fn restart_component(&mut self, part: Component) {
+    /// Kills a component at any point and starts it again with empty memory.
+    pub fn restart_component(&mut self, component: Component) {
         match &mut self.backend {
-            TestBackend::Embedded { plane, .. } => plane.restart(part),
-            TestBackend::Kube(kube) => kube.restart_component(part),
+            TestBackend::Embedded { plane, .. } => plane.restart(component),
+            TestBackend::Kube(kube) => kube.restart_component(component),
         }
     }
 
-    /// Ends a part wherever it is.
-    pub fn stop_component(&mut self, part: Component) {
+    /// Kills a component at any point.
+    pub fn stop_component(&mut self, component: Component) {
         match &mut self.backend {
-            TestBackend::Embedded { plane, .. } => plane.stop_component(part),
-            TestBackend::Kube(kube) => kube.stop_component(part),
+            TestBackend::Embedded { plane, .. } => plane.stop_component(component),
+            TestBackend::Kube(kube) => kube.stop_component(component),
         }
     }
 
-    /// Starts a part that was stopped, with nothing in memory.
-    pub fn start_component(&mut self, part: Component) {
+    /// Starts a stopped component with empty memory.
+    pub fn start_component(&mut self, component: Component) {
         match &mut self.backend {
-            TestBackend::Embedded { plane, .. } => plane.start_component(part),
-            TestBackend::Kube(kube) => kube.start_component(part),
+            TestBackend::Embedded { plane, .. } => plane.start_component(component),
+            TestBackend::Kube(kube) => kube.start_component(component),
         }
     }
 
-    /// How long a pod that is to run about `seconds` runs here, for its annotation `phalanx.dev/run-seconds`.
+    /// The value of the annotation `phalanx.dev/run-seconds` for a pod that runs about `seconds`; shorter on the wall clock.
     pub fn scaled_seconds(&self, seconds: u32) -> String {
-        let here = match &self.backend {
+        let scaled = match &self.backend {
             TestBackend::Embedded { .. } => seconds,
             TestBackend::Kube(_) => seconds.div_ceil(kube_control_plane::SPEEDUP),
         };
-        here.to_string()
+        scaled.to_string()
     }
 
-    /// Lets so much time pass in which nothing is to happen; less of it on the wall clock.
+    /// Lets time pass; less of it on the wall clock.
     pub async fn advance(&self, time: Duration) {
-        let here = match &self.backend {
+        let scaled = match &self.backend {
             TestBackend::Embedded { .. } => time,
             TestBackend::Kube(_) => time / kube_control_plane::SPEEDUP,
         };
-        tokio::time::sleep(here).await;
+        tokio::time::sleep(scaled).await;
     }
 
-    /// How long something may take here that takes at most `time` where nothing else is to be done.
+    /// The time limit on this cluster for something that takes at most `time` on virtual time.
     pub fn scaled_timeout(&self, time: Duration) -> Duration {
         match &self.backend {
             TestBackend::Embedded { .. } => time,
@@ -260,17 +261,17 @@ impl TestCluster {
         }
     }
 
-    /// From now on `rule` holds between the server and everything but [`Home::client`].
+    /// Adds a rule between the server and all clients but [`TestCluster::client`].
     pub fn inject_fault(&self, rule: FaultRule) -> RuleId {
         self.faults.add(rule)
     }
 
-    /// What goes wrong, and what each rule has counted.
+    /// The fault rules and their counts.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Creates the object of a manifest; panics with the server's answer when it is refused.
+    /// Creates the object of a manifest; panics with the server's error if it is refused.
     pub async fn create(&self, manifest: &Value) -> Value {
         self.try_create(manifest).await.unwrap_or_else(|error| panic!("{} was refused: {error}", manifest["kind"]))
     }
@@ -286,24 +287,26 @@ impl TestCluster {
         self.request("POST", &kinds::collection_in(resource, &self.namespace), &manifest).await
     }
 
-    /// Sends a request with a JSON body and reads a JSON answer.
+    /// Sends a request with a JSON body and reads a JSON response.
     pub async fn request(&self, method: &str, path: &str, body: &Value) -> Result<Value, kube::Error> {
         let content = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let request = http::Request::builder().method(method).uri(path).header("content-type", content);
-        let request = request.body(serde_json::to_vec(body).expect("a JSON value")).expect("a well-formed request");
+        let request = request
+            .body(serde_json::to_vec(body).expect("a value can be serialized"))
+            .expect("the request is well-formed");
         self.client().request(request).await
     }
 
-    /// Waits until `check` finds what it looks for; panics after `budget` of virtual time, or a multiple of it on the wall
-    /// clock, with everything there is. When it returns, [`Home::history`] has all that `check` can have seen.
+    /// Waits until `check` returns a value. After `timeout` of virtual time, or a multiple of it on the wall clock, it
+    /// panics with the last writes. When it returns, [`TestCluster::history`] has every write that `check` can have seen.
     pub async fn eventually<T>(
         &self,
         what: &str,
-        budget: Duration,
+        timeout: Duration,
         mut check: impl FnMut(&TestCluster) -> Option<T>,
     ) -> T {
-        let budget = self.scaled_timeout(budget);
-        let deadline = Instant::now() + budget;
+        let timeout = self.scaled_timeout(timeout);
+        let deadline = Instant::now() + timeout;
         loop {
             if let Some(found) = check(self) {
                 if let TestBackend::Kube(kube) = &self.backend {
@@ -311,10 +314,10 @@ impl TestCluster {
                 }
                 return found;
             }
-            if let Some(part) = self.exited_component() {
-                panic!("{what}: {part} ended by itself");
+            if let Some(component) = self.exited_component() {
+                panic!("{what}: {component} ended unexpectedly");
             }
-            assert!(Instant::now() < deadline, "{what}: not within {budget:?}\n{}", self.tail());
+            assert!(Instant::now() < deadline, "{what}: timed out after {timeout:?}\n{}", self.tail());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -344,7 +347,7 @@ impl TestCluster {
         writes
     }
 
-    /// The whole history as text, one write a line.
+    /// The whole history as text, one line for each write.
     pub fn transcript(&self) -> String {
         let line = |write: &RecordedWrite| format!("{} {} {}\n", write.revision, write.resource, write.object);
         self.history().iter().map(line).collect()

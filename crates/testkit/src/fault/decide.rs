@@ -1,24 +1,24 @@
-//! The decision: rules and a request in, what happens out.
+//! The decision: rules and a request in, a fault out.
 
 use api::Random;
 
 use super::observed_request::ObservedRequest;
 use super::rule::{EventFault, Fault, FaultRule, RuleEffect};
 
-/// Names a rule that was added.
+/// Identifies a rule that was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleId(usize);
 
-/// What a rule has seen and done.
+/// How often a rule was matched and applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleCounts {
-    /// Requests (or events) that it is about.
+    /// Requests (or events) that it matches.
     pub matched: u64,
-    /// Those among them that it was done to.
+    /// Those that it was applied to.
     pub applied: u64,
 }
 
-/// Rules in the order they were added, with what each has counted.
+/// Rules in the order in which they were added, with their counts.
 #[derive(Debug, Default)]
 pub struct FaultRules(Vec<RuleEntry>);
 
@@ -26,21 +26,21 @@ pub struct FaultRules(Vec<RuleEntry>);
 struct RuleEntry {
     rule: FaultRule,
     counts: RuleCounts,
-    /// For rules by chance.
+    /// For rules with a chance.
     random: Random,
-    /// Removed rules keep their place and their counts.
+    /// Removed rules keep their position and their counts.
     removed: bool,
 }
 
 impl FaultRules {
-    /// Adds a rule, behind those there are.
+    /// Adds a rule after the existing ones.
     pub fn add(&mut self, rule: FaultRule) -> RuleId {
         let random = rule.occurrences.generator();
         self.0.push(RuleEntry { rule, counts: RuleCounts::default(), random, removed: false });
         RuleId(self.0.len() - 1)
     }
 
-    /// The rule does nothing and counts nothing from now on.
+    /// From now on the rule is not applied and does not count.
     pub fn remove(&mut self, id: RuleId) {
         self.0[id.0].removed = true;
     }
@@ -50,24 +50,23 @@ impl FaultRules {
         self.0.iter_mut().for_each(|entry| entry.removed = true);
     }
 
-    /// What the rule has seen and done.
+    /// How often the rule was matched and applied.
     pub fn counts(&self, id: RuleId) -> RuleCounts {
         self.0[id.0].counts
     }
 
-    /// What happens to a request. Every rule that it concerns counts it; of those whose turn it is, the first that was
-    /// added is done.
+    /// The fault for a request. Every rule that matches counts it; of those that are due, the one added first applies.
     pub fn decide(&mut self, request: &ObservedRequest) -> Fault {
-        let fault_of = |does: &RuleEffect| match does {
+        let fault_of = |effect: &RuleEffect| match effect {
             RuleEffect::Request(fault) => Some(fault.clone()),
             RuleEffect::Event(_) => None,
         };
         self.first_due(request, fault_of, Fault::Count)
     }
 
-    /// What happens to an event of a watch; `asked` is the watch, with namespace and name of the event's object.
+    /// The fault for a watch event. `request` is the watch with namespace and name of the event's object.
     pub fn decide_event(&mut self, request: &ObservedRequest) -> EventFault {
-        let fault_of = |does: &RuleEffect| match does {
+        let fault_of = |effect: &RuleEffect| match effect {
             RuleEffect::Event(fault) => Some(*fault),
             RuleEffect::Request(_) => None,
         };
@@ -84,9 +83,9 @@ impl FaultRules {
         for entry in self.0.iter_mut().filter(|entry| !entry.removed && entry.rule.requests.matches(request)) {
             let Some(fault) = fault_of(&entry.rule.effect) else { continue };
             entry.counts.matched += 1;
-            let is_turn = entry.rule.occurrences.includes(entry.counts.matched, &entry.random);
-            // To count takes nobody's turn.
-            if is_turn && (fault == count || chosen.is_none()) {
+            let is_due = entry.rule.occurrences.includes(entry.counts.matched, &entry.random);
+            // `Count` rules always apply and do not prevent other rules.
+            if is_due && (fault == count || chosen.is_none()) {
                 entry.counts.applied += 1;
                 chosen = chosen.or(Some(fault).filter(|fault| *fault != count));
             }
@@ -117,7 +116,7 @@ mod tests {
         observed_request(SCHEDULER, "POST", "/api/v1/namespaces/ns/pods/p/binding")
     }
 
-    /// `x` where the rule is done, `.` where not.
+    /// `x` where the rule applies, `.` where not.
     fn hits(rule: FaultRule, times: usize) -> String {
         let mut rules = FaultRules::default();
         rules.add(rule);
@@ -127,13 +126,13 @@ mod tests {
     #[test]
     fn a_rule_matches_only_the_requests_it_selects() {
         for (case, of, want) in [
-            ("everything", all_requests(), true),
+            ("all requests", all_requests(), true),
             ("writes", writes(), true),
             ("the verb", verb(Verb::Create), true),
             ("another verb", verb(Verb::Update), false),
             ("the user", all_requests().by_user(SCHEDULER), true),
-            ("the user's last part", all_requests().by_user("kube-scheduler"), true),
-            ("a tail of the user that is no part", all_requests().by_user("scheduler"), false),
+            ("the last segment of the user", all_requests().by_user("kube-scheduler"), true),
+            ("a suffix of the user that is not a segment", all_requests().by_user("scheduler"), false),
             ("another user", all_requests().by_user("system:phalanx"), false),
             ("either of two users", all_requests().by_user("system:phalanx").by_user("kube-scheduler"), true),
             ("the resource", all_requests().on_resource("pods"), true),
@@ -153,7 +152,7 @@ mod tests {
             ("the name", all_requests().named("p"), true),
             ("another name", all_requests().named("q"), false),
             (
-                "all of it",
+                "every attribute",
                 verb(Verb::Create)
                     .on_resource("pods")
                     .on_subresource("binding")
@@ -178,7 +177,7 @@ mod tests {
             ("every third", rule().every_nth(3), "..x..x.."),
             ("the first three", rule().first_n(3), "xxx....."),
             ("never", rule().with_chance(0, 1), "........"),
-            ("surely", rule().with_chance(1000, 1), "xxxxxxxx"),
+            ("certain", rule().with_chance(1000, 1), "xxxxxxxx"),
         ] {
             assert_eq!(hits(rule, 8), want, "{case}");
         }
@@ -186,10 +185,10 @@ mod tests {
 
     #[test]
     fn the_same_seed_hits_the_same_occurrences() {
-        let drawn = |seed| hits(FaultRule::on(all_requests(), Fault::Cut).with_chance(300, seed), 1000);
-        assert_eq!(drawn(1), drawn(1));
-        assert_ne!(drawn(1), drawn(2));
-        let hit = drawn(1).matches('x').count();
+        let hits_of = |seed| hits(FaultRule::on(all_requests(), Fault::Cut).with_chance(300, seed), 1000);
+        assert_eq!(hits_of(1), hits_of(1));
+        assert_ne!(hits_of(1), hits_of(2));
+        let hit = hits_of(1).matches('x').count();
         assert!((250..350).contains(&hit), "{hit} of 1000 at 300 per mille");
     }
 
@@ -201,9 +200,9 @@ mod tests {
         let all =
             rules.add(FaultRule::on(all_requests().on_resource("pods"), Fault::Respond(InjectedStatus::Conflict)));
         let other = rules.add(FaultRule::on(all_requests().on_resource("nodes"), Fault::Cut));
-        let happened: Vec<Fault> = (0..3).map(|_| rules.decide(&bind())).collect();
+        let decided: Vec<Fault> = (0..3).map(|_| rules.decide(&bind())).collect();
         assert_eq!(
-            happened,
+            decided,
             [Fault::Respond(InjectedStatus::Conflict), Fault::Cut, Fault::Respond(InjectedStatus::Conflict)]
         );
         let counts = [counting, second, all, other].map(|id| (rules.counts(id).matched, rules.counts(id).applied));
@@ -227,9 +226,9 @@ mod tests {
     fn event_rules_ignore_requests_and_request_rules_ignore_events() {
         let mut rules = FaultRules::default();
         let watch = observed_request("u", "GET", "/api/v1/pods?watch=true");
-        let freeze = EventFault::Delay(Duration::from_secs(30));
-        rules.add(FaultRule::on_events(events_of("pods"), freeze));
-        assert_eq!((rules.decide(&watch), rules.decide_event(&watch)), (Fault::Count, freeze));
+        let stall = EventFault::Delay(Duration::from_secs(30));
+        rules.add(FaultRule::on_events(events_of("pods"), stall));
+        assert_eq!((rules.decide(&watch), rules.decide_event(&watch)), (Fault::Count, stall));
         rules.clear();
         rules.add(FaultRule::on(events_of("pods"), Fault::Cut));
         assert_eq!((rules.decide(&watch), rules.decide_event(&watch)), (Fault::Cut, EventFault::Count));

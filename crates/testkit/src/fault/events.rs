@@ -1,4 +1,4 @@
-//! The events of a watch: asks the rules about every one and does what they say.
+//! Applies the rules to every event of a watch.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use super::layer::{Faults, ResponseBody, connection_cut};
 use super::observed_request::{NamedObject, ObservedRequest};
 use super::rule::EventFault;
 
-/// The same watch with what the rules ask for. Whoever reads it drives it; nothing runs on its behalf.
+/// The same watch with the faults of the rules. It is driven by its reader; no task runs for it.
 pub(super) fn with_event_faults(faults: Faults, request: ObservedRequest, body: ResponseBody) -> ResponseBody {
     let lines = LineReader { body, unread: BytesMut::new() };
     let watch = FaultyWatch { faults, request, lines, ready: VecDeque::new(), postponed: None, ended: false };
@@ -32,11 +32,11 @@ struct FaultyWatch {
     /// The watch itself.
     request: ObservedRequest,
     lines: LineReader,
-    /// Lines that may go to the client now.
+    /// Lines that can be sent to the client now.
     ready: VecDeque<Bytes>,
-    /// A line that waits for another to overtake it, and for how long.
+    /// A line that waits for the next one, and for how long.
     postponed: Option<(Bytes, Duration)>,
-    /// Once set, nothing more is read.
+    /// Once set, no more lines are read.
     ended: bool,
 }
 
@@ -46,7 +46,7 @@ impl FaultyWatch {
         while self.ready.is_empty() && !self.ended {
             let line = match &self.postponed {
                 None => self.lines.next().await,
-                Some((_, patience)) => match tokio::time::timeout(*patience, self.lines.next()).await {
+                Some((_, max_wait)) => match tokio::time::timeout(*max_wait, self.lines.next()).await {
                     Ok(line) => line,
                     Err(_) => {
                         self.release_postponed();
@@ -54,7 +54,7 @@ impl FaultyWatch {
                     }
                 },
             };
-            let taken = match line {
+            let applied = match line {
                 Some(Ok(line)) => self.apply_faults(line).await,
                 Some(Err(error)) => Err(error),
                 None => {
@@ -63,7 +63,7 @@ impl FaultyWatch {
                     Ok(())
                 }
             };
-            if let Err(error) = taken {
+            if let Err(error) = applied {
                 self.ended = true;
                 return Some(Err(error));
             }
@@ -74,7 +74,7 @@ impl FaultyWatch {
     async fn apply_faults(&mut self, line: Bytes) -> Result<(), BoxError> {
         let fault = match event_object(&line) {
             Some(object) => self.faults.decide_event(&self.request.for_event_object(object.metadata)),
-            // Bookmarks and errors are no changes; they keep their place in the order.
+            // Bookmarks and errors are not changes; they keep their position.
             None => EventFault::Count,
         };
         match fault {
@@ -92,9 +92,9 @@ impl FaultyWatch {
             }
             EventFault::Repeat => self.ready.extend([line.clone(), line]),
             EventFault::Drop => return Ok(()),
-            EventFault::Postpone(patience) => {
+            EventFault::Postpone(max_wait) => {
                 self.release_postponed();
-                self.postponed = Some((line, patience));
+                self.postponed = Some((line, max_wait));
                 return Ok(());
             }
         }
@@ -102,13 +102,13 @@ impl FaultyWatch {
         Ok(())
     }
 
-    /// What was postponed has been overtaken.
+    /// Makes the postponed line ready, after the lines that overtook it.
     fn release_postponed(&mut self) {
         self.ready.extend(self.postponed.take().map(|(line, _)| line));
     }
 }
 
-/// Whom an event is about; `None` for a line that tells of no change.
+/// The object of an event; `None` for a line that is not a change.
 fn event_object(line: &[u8]) -> Option<NamedObject> {
     #[derive(Deserialize)]
     struct WatchLine<'a> {
@@ -127,7 +127,7 @@ struct LineReader {
 }
 
 impl LineReader {
-    /// The next line; a last one may lack its newline. Cancel safe: what has arrived stays.
+    /// The next line; the last one may lack its newline. Cancel safe: bytes that have arrived are kept.
     async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         let mut searched = 0;
         loop {

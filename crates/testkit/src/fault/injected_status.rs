@@ -1,4 +1,4 @@
-//! Answers for the server: refusals that say nothing about what was sent, each with its `Status`.
+//! Error responses in place of the server's, each with its `Status`. They do not depend on the content of the request.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -6,30 +6,30 @@ use serde_json::{Value, json};
 
 use super::observed_request::ObservedRequest;
 
-/// A refusal that says nothing about what was sent: the same request may succeed later.
+/// An error that does not depend on the content of the request: the same request may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedStatus {
-    /// 403: not by this user, as long as nobody grants it.
+    /// 403: the user lacks the permission.
     Forbidden,
-    /// 409: somebody else was faster.
+    /// 409: another client was faster.
     Conflict,
-    /// 410: what was asked for is no longer known. For a list or a watch: list anew.
+    /// 410: the revision is compacted. The client must list again.
     Expired,
-    /// 429: not now.
+    /// 429: the server is busy.
     TooManyRequests {
-        /// What `Retry-After` says.
+        /// The value of `Retry-After`.
         retry_after_seconds: u32,
     },
     /// 500.
     InternalError,
     /// 503.
     Unavailable,
-    /// 504: it took too long, and it may have happened or not.
+    /// 504: the request timed out; it may have been applied.
     Timeout,
 }
 
 impl InjectedStatus {
-    /// The whole answer to `asked`.
+    /// The whole response to `request`.
     pub(super) fn response(self, request: &ObservedRequest) -> Response<Bytes> {
         let mut response = Response::new(Bytes::from(self.status(request).to_string()));
         *response.status_mut() = self.code();
@@ -79,7 +79,7 @@ impl InjectedStatus {
         }
     }
 
-    /// Says that it is made up, so that nobody who reads a log looks for the fault in the server.
+    /// Ends in `(injected)`, so that a reader of a log does not look for the fault in the server.
     fn message(self, plural: &str, name: &str) -> String {
         match self {
             InjectedStatus::Forbidden => format!("{plural} \"{name}\" is forbidden (injected)"),

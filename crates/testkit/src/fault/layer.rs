@@ -1,4 +1,4 @@
-//! Between a client and its server: asks the rules about every request and does what they say.
+//! A layer between a client and its server that applies the rules to every request.
 
 use std::future::Future;
 use std::io;
@@ -24,55 +24,55 @@ use super::events;
 use super::observed_request::ObservedRequest;
 use super::rule::{EventFault, Fault, FaultRule};
 
-/// Rules that are in force, shared by all clients that were wrapped with them. Clones are the same rules.
+/// The current rules, shared by all clients that are wrapped with them. Clones share the same rules.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<SharedRules>);
 
 #[derive(Debug, Default)]
 struct SharedRules {
     rules: Mutex<FaultRules>,
-    /// Told whenever the rules were asked.
+    /// Notified after every decision.
     rules_consulted: Notify,
 }
 
-/// What an answer is made of.
+/// The body of a response.
 pub(super) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 impl Faults {
-    /// From now on this rule holds too.
+    /// Adds a rule.
     pub fn add(&self, rule: FaultRule) -> RuleId {
         self.rules().add(rule)
     }
 
-    /// From now on this rule holds no more. What it has begun, such as a delay, it ends.
+    /// Removes a rule. A fault that has begun, such as a delay, still ends.
     pub fn remove(&self, rule: RuleId) {
         self.rules().remove(rule);
     }
 
-    /// From now on nothing goes wrong.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.rules().clear();
     }
 
-    /// What the rule has seen and done so far.
+    /// How often the rule was matched and applied so far.
     pub fn counts(&self, rule: RuleId) -> RuleCounts {
         self.rules().counts(rule)
     }
 
-    /// Returns once the rule was done for the first time. What it does may be under way still.
+    /// Returns once the rule was applied for the first time. Its fault may still be in progress.
     pub async fn wait_until_applied(&self, rule: RuleId) {
         loop {
-            // Before the look, so that nothing is missed between the two.
-            let mut asked = std::pin::pin!(self.0.rules_consulted.notified());
-            asked.as_mut().enable();
+            // Registered before the check, so that no notification is missed between the two.
+            let mut decided = std::pin::pin!(self.0.rules_consulted.notified());
+            decided.as_mut().enable();
             if self.counts(rule).applied > 0 {
                 return;
             }
-            asked.await;
+            decided.await;
         }
     }
 
-    /// The same client for `user`, with everything between it and its server that the rules ask for.
+    /// The same client for `user`, with the faults of the rules.
     ///
     /// Must be called inside a tokio runtime, which `kube::Client` needs.
     pub fn wrap(&self, user: &str, client: Client) -> Client {
@@ -80,13 +80,13 @@ impl Faults {
         Client::new(FaultService { faults: self.clone(), user: user.into(), client }, namespace)
     }
 
-    /// For `controlplane::Config::wrap`: every part's client goes through these rules under the part's own name, outside
-    /// of what `inner` puts around it.
+    /// For `controlplane::Config::client_wrapper`: the client of every component goes through these rules as the
+    /// component's user. These rules are outside of the wrapper `inner`.
     pub fn client_wrapper(&self, inner: Option<ClientWrapper>) -> ClientWrapper {
         let faults = self.clone();
-        Arc::new(move |who, client| {
-            let client = inner.iter().fold(client, |client, wrap| wrap(who, client));
-            faults.wrap(&who.user, client)
+        Arc::new(move |identity, client| {
+            let client = inner.iter().fold(client, |client, wrap| wrap(identity, client));
+            faults.wrap(&identity.user, client)
         })
     }
 
@@ -109,12 +109,14 @@ impl Faults {
     ) -> Result<Response<ResponseBody>, BoxError> {
         let (parts, body) = request.into_parts();
         let forward = || forward(client, &parts, &body);
-        let Some(asked) = ObservedRequest::read(user, &parts.method, &parts.uri, &body) else { return forward().await };
-        if let Some(reason) = undeclared(&asked) {
+        let Some(observed) = ObservedRequest::read(user, &parts.method, &parts.uri, &body) else {
+            return forward().await;
+        };
+        if let Some(reason) = undeclared(&observed) {
             // The control loop makes no progress, and the reason is in the output of the test.
             panic!("{reason}");
         }
-        let fault = self.rules().decide(&asked);
+        let fault = self.rules().decide(&observed);
         self.0.rules_consulted.notify_waiters();
         let response = match fault {
             Fault::Count => forward().await?,
@@ -141,17 +143,17 @@ impl Faults {
                 forward().await?;
                 forward().await?
             }
-            Fault::Respond(refusal) => refusal.response(&asked).map(full_body),
-            Fault::RespondAfter(refusal) => {
+            Fault::Respond(status) => status.response(&observed).map(full_body),
+            Fault::RespondAfter(status) => {
                 forward().await?;
-                refusal.response(&asked).map(full_body)
+                status.response(&observed).map(full_body)
             }
         };
-        // Only JSON comes in lines; a watch in another form passes as it is.
+        // Only JSON watches consist of lines; other media types are passed through.
         let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-        if asked.verb == Verb::Watch && response.status().is_success() && is_json {
+        if observed.verb == Verb::Watch && response.status().is_success() && is_json {
             let faults = self.clone();
-            return Ok(response.map(|body| events::with_event_faults(faults, asked, body)));
+            return Ok(response.map(|body| events::with_event_faults(faults, observed, body)));
         }
         Ok(response)
     }
@@ -166,7 +168,7 @@ fn full_body(bytes: Bytes) -> ResponseBody {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// What a caller sees of a connection that broke.
+/// The error of a broken connection.
 pub(super) fn connection_cut() -> BoxError {
     io::Error::new(io::ErrorKind::ConnectionReset, "the connection was cut (injected)").into()
 }

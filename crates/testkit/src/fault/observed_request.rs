@@ -1,28 +1,28 @@
-//! What a request asks for, in the words that rules use.
+//! The attributes of a request that rules match.
 
 use apiserver::request::{self, Route, Verb};
 use http::{Method, Uri};
 use serde::Deserialize;
 
-/// What rules look at. Texts are empty where the request does not say.
+/// A request as rules see it. Strings are empty where the request has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedRequest {
-    /// Who asks.
+    /// The user.
     pub user: String,
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
-    /// `pods`, `batch/jobs`, …: whatever the version, as the store names it.
+    /// `pods`, `batch/jobs`, …: the store's name, without the version.
     pub resource: String,
     /// `status`, `binding`, ….
     pub subresource: String,
     /// The namespace.
     pub namespace: String,
-    /// The object's name. A create names it in its body, unless the server is to draw it.
+    /// The object's name. A create has it in its body, unless the server generates it.
     pub name: String,
 }
 
 impl ObservedRequest {
-    /// Reads a request; `None` for one that is about no object, such as `/version`.
+    /// Parses a request; `None` for one without a resource, such as `/version`.
     pub fn read(user: &str, method: &Method, uri: &Uri, body: &[u8]) -> Option<ObservedRequest> {
         let Ok(Route::Resource(info)) = request::parse(method, uri) else { return None };
         let resource = if info.group.is_empty() { info.resource } else { format!("{}/{}", info.group, info.resource) };
@@ -40,13 +40,13 @@ impl ObservedRequest {
         })
     }
 
-    /// The same watch, seen as one event about `object`.
+    /// The same watch with namespace and name of an event's object.
     pub(super) fn for_event_object(&self, object: NamespacedName) -> ObservedRequest {
         ObservedRequest { namespace: object.namespace, name: object.name, ..self.clone() }
     }
 }
 
-/// Who an object is.
+/// Namespace and name of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NamespacedName {
@@ -55,7 +55,7 @@ pub(super) struct NamespacedName {
 }
 
 impl NamespacedName {
-    /// Of an object in JSON; empty when it is none.
+    /// Those of a JSON object; empty for any other input.
     fn of(object: &[u8]) -> NamespacedName {
         serde_json::from_slice::<NamedObject>(object).unwrap_or_default().metadata
     }
@@ -93,9 +93,9 @@ mod tests {
                 "Delete scheduling.k8s.io/podgroups  ns/g",
             ),
         ] {
-            let asked =
+            let observed =
                 ObservedRequest::read("u", &method.parse().unwrap(), &uri.parse().unwrap(), body.as_bytes()).unwrap();
-            let ObservedRequest { verb, resource, subresource, namespace, name, .. } = asked;
+            let ObservedRequest { verb, resource, subresource, namespace, name, .. } = observed;
             assert_eq!(format!("{verb:?} {resource} {subresource} {namespace}/{name}"), want, "{method} {uri}");
         }
         assert_eq!(ObservedRequest::read("u", &Method::GET, &Uri::from_static("/version"), b""), None);

@@ -1,5 +1,4 @@
-//! The same rules over HTTP, for parts that are processes of their own: a plain listener on loopback in front of any
-//! client's server.
+//! The same rules over HTTP, for components in other processes: a plain listener on loopback in front of a server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,14 +20,14 @@ use tower::BoxError;
 
 use super::layer::{Faults, ResponseBody};
 
-/// Connections at once; more wait to be accepted.
+/// Concurrent connections; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
-/// The largest request, somewhat above what a server takes, so that the server says no and not the proxy.
+/// The largest request. The limit is above the server's, so that the server refuses larger ones.
 const MAX_BODY_BYTES: usize = 4 << 20;
 /// How long a request may take to arrive.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Headers that are about one connection, or that say who asks: the client behind the proxy has its own.
+/// Headers that belong to one connection or identify the user: the client behind the proxy has its own.
 const STRIPPED_HEADERS: [header::HeaderName; 9] = [
     header::HOST,
     header::CONNECTION,
@@ -41,32 +40,32 @@ const STRIPPED_HEADERS: [header::HeaderName; 9] = [
     header::AUTHORIZATION,
 ];
 
-/// A proxy that stands for one user. Whoever can reach it has the rights of the client behind it, so it listens on
-/// loopback only. Dropping it ends it and every connection to it.
+/// A proxy for one user. Every client that reaches it has the rights of the client behind it, so it listens on loopback
+/// only. Dropping it closes all its connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    /// Its one task has those of the connections.
+    /// One task, which owns those of the connections.
     _tasks: JoinSet<()>,
 }
 
 impl Proxy {
-    /// Listens on a free port and sends what comes to the server of `client`, as the rules of `faults` for `user` allow.
+    /// Listens on a free port and forwards requests to the server of `client`, with the faults for `user`.
     pub async fn start(faults: &Faults, user: &str, client: Client) -> io::Result<Proxy> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let behind = ProxyTarget { faults: faults.clone(), user: user.into(), client };
+        let target = ProxyTarget { faults: faults.clone(), user: user.into(), client };
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, behind));
+        tasks.spawn(accept(listener, target));
         Ok(Proxy { address, _tasks: tasks })
     }
 
-    /// Where it listens: `http://127.0.0.1:PORT`.
+    /// Its address: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// A kubeconfig for programs that are to go through it.
+    /// A kubeconfig for programs that use it.
     pub fn kubeconfig(&self) -> String {
         let url = self.url();
         format!(
@@ -89,7 +88,7 @@ current-context: faults
         )
     }
 
-    /// A client that goes through it and does not try anything again by itself.
+    /// A client that uses it and does not retry.
     pub fn client(&self) -> kube::Result<Client> {
         let url: Uri = self.url().parse().expect("an address is a URL's authority");
         let mut config = Config::new(url);
@@ -98,7 +97,7 @@ current-context: faults
     }
 }
 
-/// What stands behind the listener.
+/// The server behind the listener.
 #[derive(Clone)]
 struct ProxyTarget {
     faults: Faults,
@@ -106,32 +105,33 @@ struct ProxyTarget {
     client: Client,
 }
 
-/// Accepts for ever. A place is free before a connection is accepted, so that more than the limit wait in the kernel.
-async fn accept(listener: TcpListener, behind: ProxyTarget) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+/// Accepts without end. A permit is acquired before a connection is accepted, so connections beyond the limit wait in the
+/// kernel.
+async fn accept(listener: TcpListener, target: ProxyTarget) {
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("this semaphore is never closed");
-        // A connection that broke before it was accepted is its client's affair; a lack of file descriptors passes.
+        let permit = Arc::clone(&permits).acquire_owned().await.expect("this semaphore is never closed");
+        // A connection that broke before it was accepted is the client's problem; a lack of file descriptors is temporary.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let behind = behind.clone();
+        let target = target.clone();
         connections.spawn(async move {
-            serve(stream, behind).await;
-            drop(place);
+            serve(stream, target).await;
+            drop(permit);
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn serve(stream: TcpStream, behind: ProxyTarget) {
+async fn serve(stream: TcpStream, target: ProxyTarget) {
     let _ = stream.set_nodelay(true);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT);
-    let service = tower::service_fn(move |request| behind.clone().forward(request));
-    // An error of the service is a connection that breaks, which is what a cut is meant to be.
+    let service = tower::service_fn(move |request| target.clone().forward(request));
+    // An error of the service breaks the connection, as a cut is meant to.
     let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await;
 }
 
@@ -143,7 +143,7 @@ impl ProxyTarget {
     {
         let (parts, body) = request.into_parts();
         let body = tokio::time::timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await??.to_bytes();
-        // Path and query alone: the client behind knows its server's address.
+        // Only path and query: the client behind the proxy knows its server's address.
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut forwarded = Request::builder().method(parts.method).uri(path).body(body)?;
         *forwarded.headers_mut() = strip_headers(parts.headers);

@@ -1,4 +1,4 @@
-//! Rules as values: which requests, which occurrences of them, what happens.
+//! Rules as values: which requests, which occurrences of them, which fault.
 
 use std::time::Duration;
 
@@ -8,73 +8,73 @@ use apiserver::request::Verb;
 use super::injected_status::InjectedStatus;
 use super::observed_request::ObservedRequest;
 
-/// Something that goes wrong, and when. Without a word about occurrences it goes wrong every time.
+/// A fault and when it applies. By default it applies to every occurrence.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
-    /// What it is about.
+    /// The requests that it matches.
     pub(super) requests: RequestMatcher,
-    /// Which occurrences are hit, counted from the moment the rule is added.
+    /// The occurrences that it applies to, counted from the moment when the rule is added.
     pub(super) occurrences: Occurrences,
-    /// What happens to those.
+    /// The fault.
     pub(super) effect: RuleEffect,
 }
 
-/// What a rule does, and to what.
+/// The fault of a rule, for requests or for events.
 #[derive(Clone, Debug)]
 pub(super) enum RuleEffect {
-    /// It hits requests.
+    /// A fault of requests.
     Request(Fault),
-    /// It hits single events of watches, and counts those.
+    /// A fault of single watch events; occurrences are events.
     Event(EventFault),
 }
 
-/// What happens to a request.
+/// A fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: it is only counted.
+    /// No fault: it is only counted.
     Count,
-    /// The server sees it this much later.
+    /// The server gets it this much later.
     Delay(Duration),
-    /// The server sees it at once, and the caller hears of it this much later.
+    /// The server gets it at once, and the caller gets the response this much later.
     DelayResponse(Duration),
-    /// The connection breaks before the server sees it.
+    /// The connection breaks before the server gets it.
     Cut,
-    /// The server does it, and the connection breaks before the caller hears of it.
+    /// The server applies it, and the connection breaks before the caller gets the response.
     CutResponse,
-    /// The server never sees it, and the caller never hears anything: the connection stays open and is dead.
+    /// The server never gets it, and the caller never gets a response: the connection stays open and is dead.
     BlackHole,
-    /// The server does it, and the caller never hears anything: the connection stays open and is dead.
+    /// The server applies it, and the caller never gets a response: the connection stays open and is dead.
     BlackHoleResponse,
-    /// The server sees it twice, as when something on the way tries again by itself. The caller hears the second answer.
+    /// The server gets it twice, as from a proxy that retries. The caller gets the second response.
     Repeat,
-    /// The server does not see it; this is the answer.
+    /// The server does not get it; this is the response.
     Respond(InjectedStatus),
-    /// The server does it; this is the answer all the same.
+    /// The server applies it; this is the response nevertheless.
     RespondAfter(InjectedStatus),
 }
 
-/// What happens to an event of a watch.
+/// A fault of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventFault {
-    /// Nothing: it is only counted.
+    /// No fault: it is only counted.
     Count,
-    /// The watch stands still for this long, then goes on with this event.
+    /// The watch stalls for this long, then continues with this event.
     Delay(Duration),
     /// The watch breaks before this event.
     Cut,
-    /// The watch ends with 410 instead of this event: the client has to list anew.
+    /// The watch ends with 410 instead of this event: the client must list again.
     Expire,
-    /// It comes twice.
+    /// It is delivered twice.
     Repeat,
-    /// It never comes. No server that keeps its promises does this: a client that misses it learns of it with the
-    /// object's next change, or when it lists anew.
+    /// It is never delivered. A correct server does not do this. The client learns of the change with the object's next
+    /// one, or with its next list.
     Drop,
-    /// It comes after the event that follows it, or after this long when none does. Like [`EventFault::Drop`], nothing
-    /// that a server may do.
+    /// It is delivered after the next event, or after this long if there is none. Like [`EventFault::Drop`], a correct
+    /// server does not do this.
     Postpone(Duration),
 }
 
-/// Which of the requests that a rule is about are hit. The first one has number 1.
+/// The occurrences that a rule applies to. The first one has number 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occurrences {
     /// All of them.
@@ -85,19 +85,19 @@ pub(super) enum Occurrences {
     From(u64),
     /// Every n-th.
     EveryNth(u64),
-    /// So many from the first on.
+    /// The first n.
     First(u64),
-    /// Each with this chance, drawn from a generator of the rule's own.
+    /// Each with this chance, drawn from the rule's own generator.
     Chance {
         /// How many of a thousand.
         per_mille: u64,
-        /// Which draws.
+        /// The generator's seed.
         seed: u64,
     },
 }
 
 impl Occurrences {
-    /// Whether occurrence number `nth` is hit. Draws from `random` once for each occurrence, if at all.
+    /// Whether the rule applies to occurrence number `nth`. Only `Chance` draws from `random`, once for each occurrence.
     pub(super) fn includes(self, nth: u64, random: &Random) -> bool {
         match self {
             Occurrences::All => true,
@@ -118,12 +118,12 @@ impl Occurrences {
 }
 
 impl FaultRule {
-    /// `fault` happens to these requests.
+    /// `fault` applies to these requests.
     pub fn on(of: RequestMatcher, fault: Fault) -> FaultRule {
         FaultRule { requests: of, occurrences: Occurrences::All, effect: RuleEffect::Request(fault) }
     }
 
-    /// `fault` happens to events of these watches. Namespace and name are those of the object an event is about.
+    /// `fault` applies to events of these watches. Namespace and name are those of the event's object.
     pub fn on_events(of: RequestMatcher, fault: EventFault) -> FaultRule {
         FaultRule { requests: of, occurrences: Occurrences::All, effect: RuleEffect::Event(fault) }
     }
@@ -159,14 +159,14 @@ impl FaultRule {
     }
 }
 
-/// Which requests a rule is about. What is not said does not matter.
+/// Which requests a rule matches. Attributes that are not set match any value.
 #[derive(Clone, Debug, Default)]
 pub struct RequestMatcher {
     /// One of these; any when empty.
     verbs: Vec<Verb>,
     /// One of these; any when empty.
     users: Vec<String>,
-    /// As the store names it.
+    /// The store's name of it.
     resource: Option<String>,
     /// None of these.
     not_resources: Vec<String>,
@@ -185,7 +185,7 @@ pub fn verb(verb: Verb) -> RequestMatcher {
     RequestMatcher { verbs: vec![verb], ..RequestMatcher::default() }
 }
 
-/// Requests that change something.
+/// Writes.
 pub fn writes() -> RequestMatcher {
     let verbs = vec![Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::DeleteCollection];
     RequestMatcher { verbs, ..RequestMatcher::default() }
@@ -197,28 +197,28 @@ pub fn events_of(resource: &str) -> RequestMatcher {
 }
 
 impl RequestMatcher {
-    /// Only those of this user, given whole or by its last part: `job-controller` is
-    /// `system:serviceaccount:kube-system:job-controller` too. Said again, those of either.
+    /// Only those of this user, given in full or by the last segment: `job-controller` matches
+    /// `system:serviceaccount:kube-system:job-controller` too. Repeated calls match any of the users.
     #[must_use]
     pub fn by_user(mut self, user: &str) -> RequestMatcher {
         self.users.push(user.to_owned());
         self
     }
 
-    /// Only those about this resource and its subresources: `pods`, `batch/jobs`, `scheduling.k8s.io/podgroups`.
+    /// Only those on this resource and its subresources: `pods`, `batch/jobs`, `scheduling.k8s.io/podgroups`.
     #[must_use]
     pub fn on_resource(self, resource: &str) -> RequestMatcher {
         RequestMatcher { resource: Some(resource.to_owned()), ..self }
     }
 
-    /// None of those about this resource: most tests leave `events` alone. Said again, of neither.
+    /// None of those on this resource: most tests exclude `events`. Repeated calls exclude every one.
     #[must_use]
     pub fn not_on_resource(mut self, resource: &str) -> RequestMatcher {
         self.not_resources.push(resource.to_owned());
         self
     }
 
-    /// Only those at this subresource: `status`, `binding`. With an empty text, only those at none.
+    /// Only those on this subresource: `status`, `binding`. An empty string matches only requests without one.
     #[must_use]
     pub fn on_subresource(self, subresource: &str) -> RequestMatcher {
         RequestMatcher { subresource: Some(subresource.to_owned()), ..self }
@@ -230,13 +230,13 @@ impl RequestMatcher {
         RequestMatcher { namespace: Some(namespace.to_owned()), ..self }
     }
 
-    /// Only those about the object of this name.
+    /// Only those on the object of this name.
     #[must_use]
     pub fn named(self, name: &str) -> RequestMatcher {
         RequestMatcher { name: Some(name.to_owned()), ..self }
     }
 
-    /// Whether `asked` is one of them.
+    /// Whether `request` is one of them.
     pub fn matches(&self, request: &ObservedRequest) -> bool {
         let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         let user_is = |wanted: &String| {

@@ -1,7 +1,8 @@
-//! The body of a create, of any kind and in any form that is taken.
+//! The body of a create, of any kind and in any accepted media type.
 //!
-//! Input: a letter for the kind, a digit for its version, a digit for the form (`Form`), the body. What is accepted must read back as it was
-//! answered, and writing it back must change nothing: defaults are a fixed point, in JSON and in YAML.
+//! Input: a letter for the kind, a digit for its version, a digit for the options (`CreateOptions`), the body. An accepted
+//! object must read back as it was returned, and writing it back must change nothing: defaults are a fixed point, in JSON
+//! and in YAML.
 
 use bytes::Bytes;
 use store::HistoryLimits;
@@ -34,10 +35,10 @@ impl CreateOptions {
 pub fn check(input: &[u8]) -> FuzzOutcome {
     let Some((head, body)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
     crate::on_paused_clock(async {
-        let asked = CheckedServer::new(HistoryLimits::default());
-        match create(&asked, *head, Bytes::copy_from_slice(body)).await {
+        let server = CheckedServer::new(HistoryLimits::default());
+        match create(&server, *head, Bytes::copy_from_slice(body)).await {
             Some((path, created)) => {
-                check_accepted(&asked, &path, &created).await;
+                check_accepted(&server, &path, &created).await;
                 FuzzOutcome::Accepted
             }
             None => FuzzOutcome::Refused,
@@ -45,34 +46,34 @@ pub fn check(input: &[u8]) -> FuzzOutcome {
     })
 }
 
-/// Posts a body. Returns where the object is, and the answer, if it was accepted.
+/// Posts a body. If it is accepted, returns the object's path and the response.
 pub(super) async fn create(
     server: &CheckedServer,
-    [letter, version, form]: [u8; 3],
+    [letter, version, options]: [u8; 3],
     body: Bytes,
 ) -> Option<(String, CheckedResponse)> {
-    let form = CreateOptions::from_bits(form);
+    let options = CreateOptions::from_bits(options);
     let resource = kinds::resource(&server.inner, letter);
     let collection = kinds::collection(resource, kinds::version(resource, version));
-    let options = format!("fieldValidation={}", form.field_validation);
-    let created = server.request("POST", &format!("{collection}?{options}"), form.media_type, body).await;
+    let query = format!("fieldValidation={}", options.field_validation);
+    let created = server.request("POST", &format!("{collection}?{query}"), options.media_type, body).await;
     if !created.code.is_success() {
         return None;
     }
-    assert_eq!(created.value["kind"], resource.kind, "what was made is of the kind that was asked for");
+    assert_eq!(created.value["kind"], resource.kind, "the created object has the requested kind");
     let name = percent_encoded(created.text("/metadata/name"));
     Some((format!("{collection}/{name}"), created))
 }
 
-/// What must hold for an object that was accepted.
+/// Checks an accepted object.
 pub(super) async fn check_accepted(server: &CheckedServer, path: &str, created: &CheckedResponse) {
-    assert_eq!(server.get(path).await.bytes, created.bytes, "the answer is what is kept");
+    assert_eq!(server.get(path).await.bytes, created.bytes, "the response is the stored object");
     for media_type in [JSON, YAML] {
         let again =
             server.request("PUT", &format!("{path}?fieldValidation=Strict"), media_type, created.bytes.clone()).await;
-        let again = again.expect_success("an object is written back as it was read");
-        assert_eq!(again.bytes, created.bytes, "writing back what was read changes nothing ({media_type})");
+        let again = again.expect_success("an object can be written back as it was read");
+        assert_eq!(again.bytes, created.bytes, "writing an object back changes nothing ({media_type})");
     }
-    server.get_table(path).await.expect_success("every object is a row");
+    server.get_table(path).await.expect_success("every object has a table row");
     server.request("DELETE", path, JSON, "").await.expect_success("every new object can be deleted");
 }

@@ -1,8 +1,9 @@
-//! The token with which a client asks for the next page of a list.
+//! The token with which a client requests the next page of a list.
 //!
-//! Input: a letter, a digit for the size of pages and the collection (`Form`), and the token: as it is (`t`), what it
-//! says before it is encoded (`d`), or the same with a revision that lies so many writes back as a digit says (`o`). Whatever the token, the answer is the rest of the list at the token's revision,
-//! page by page without gap or repetition, or a refusal; a token that came too late is told how to go on.
+//! Input: a letter, a digit for the page size and the collection (`ListOptions`), and the token: as it is (`t`), before it
+//! is encoded (`d`), or before it is encoded with a revision that is as many writes back as a digit says (`o`). For any
+//! token the response is the rest of the list at the token's revision, page by page without gap or repetition, or an
+//! error. The error for an expired token has a new one.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use store::HistoryLimits;
 use super::FuzzOutcome;
 use super::checked_server::{CheckedResponse, CheckedServer, JSON, percent_encoded};
 
-/// What is listed and how, by the low bits of one byte.
+/// The list request, by the low bits of one byte.
 struct ListOptions {
     /// Bits 0 and 1, plus one.
     limit: usize,
@@ -35,8 +36,8 @@ impl ListOptions {
 pub fn check(input: &[u8]) -> FuzzOutcome {
     static SERVER_WITH_PODS: LazyLock<(CheckedServer, u64)> =
         LazyLock::new(|| crate::on_paused_clock(server_with_pods()));
-    let (asked, now) = &*SERVER_WITH_PODS;
-    let Some((&[letter, form], token)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
+    let (server, now) = &*SERVER_WITH_PODS;
+    let Some((&[letter, options], token)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
     let encoded = |text: &[u8]| -> String { text.iter().map(|byte| format!("{byte:02x}")).collect() };
     let token = match (letter, token) {
         (b't', token) => String::from_utf8_lossy(token).into_owned(),
@@ -44,19 +45,23 @@ pub fn check(input: &[u8]) -> FuzzOutcome {
         (_, token) => encoded(token),
     };
     if token.is_empty() {
-        return FuzzOutcome::Refused; // No token at all: the list begins at its beginning.
+        return FuzzOutcome::Refused; // Without a token the list starts at its beginning.
     }
-    crate::on_paused_clock(follow_pages(asked, &ListOptions::from_bits(form), &token))
+    crate::on_paused_clock(follow_pages(server, &ListOptions::from_bits(options), &token))
 }
 
-async fn follow_pages(server: &CheckedServer, form: &ListOptions, token: &str) -> FuzzOutcome {
-    let rest = server.get(&path(form.collection, None, token)).await;
+async fn follow_pages(server: &CheckedServer, options: &ListOptions, token: &str) -> FuzzOutcome {
+    let rest = server.get(&path(options.collection, None, token)).await;
     match rest.code {
         StatusCode::OK => {}
         StatusCode::GONE => {
             let fresh = rest.text("/metadata/continue");
-            assert!(!fresh.is_empty(), "whoever comes too late is told how to go on");
-            assert_eq!(server.get(&path(form.collection, None, fresh)).await.code, StatusCode::OK, "the way to go on");
+            assert!(!fresh.is_empty(), "an expired token gets a new one");
+            assert_eq!(
+                server.get(&path(options.collection, None, fresh)).await.code,
+                StatusCode::OK,
+                "the new token works"
+            );
             return FuzzOutcome::Refused;
         }
         code => {
@@ -67,26 +72,29 @@ async fn follow_pages(server: &CheckedServer, form: &ListOptions, token: &str) -
     if let Some((at, after)) = decode_token(token) {
         assert_eq!(rest.text("/metadata/resourceVersion"), at, "the list is at the token's revision");
         let exact = format!("resourceVersion={at}&resourceVersionMatch=Exact");
-        let whole =
-            server.get(&format!("{}?{exact}", form.collection)).await.expect_success("the same revision, all of it");
-        let behind: Vec<&Value> = items(&whole).iter().filter(|item| key(item) > after).collect();
-        assert_eq!(items(&rest).iter().collect::<Vec<_>>(), behind, "all that is behind {after}");
+        let whole = server
+            .get(&format!("{}?{exact}", options.collection))
+            .await
+            .expect_success("a list of all objects at the same revision");
+        let after_key: Vec<&Value> = items(&whole).iter().filter(|item| key(item) > after).collect();
+        assert_eq!(items(&rest).iter().collect::<Vec<_>>(), after_key, "all objects after {after}");
     }
     let (mut pages, mut next) = (Vec::new(), token.to_owned());
     while !next.is_empty() {
-        let page = server.get(&path(form.collection, Some(form.limit), &next)).await.expect_success("the next page");
+        let page =
+            server.get(&path(options.collection, Some(options.limit), &next)).await.expect_success("the next page");
         let version = page.text("/metadata/resourceVersion");
         assert_eq!(version, rest.text("/metadata/resourceVersion"), "all pages are at one revision");
         next = page.text("/metadata/continue").to_owned();
         let remaining = page.value["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
-        assert_eq!(remaining > 0, !next.is_empty(), "there is a next page if something remains");
-        assert!(items(&page).len() == form.limit || next.is_empty(), "pages are full, the last aside");
+        assert_eq!(remaining > 0, !next.is_empty(), "there is a next page if items remain");
+        assert!(items(&page).len() == options.limit || next.is_empty(), "every page but the last is full");
         pages.extend(items(&page).iter().cloned());
         let total = pages.len() + remaining as usize;
-        assert_eq!(total, items(&rest).len(), "each page counts what remains");
+        assert_eq!(total, items(&rest).len(), "each page counts the remaining items");
     }
-    assert_eq!(pages, *items(&rest), "the pages together are the whole");
-    assert!(pages.windows(2).all(|pair| key(&pair[0]) < key(&pair[1])), "in order, each once");
+    assert_eq!(pages, *items(&rest), "the pages together are the whole list");
+    assert!(pages.windows(2).all(|pair| key(&pair[0]) < key(&pair[1])), "items are in order and unique");
     FuzzOutcome::Accepted
 }
 
@@ -104,7 +112,7 @@ fn key(item: &Value) -> ObjectKey {
     ObjectKey::new(text("namespace"), text("name"))
 }
 
-/// The revision and the key that a token says, when it is one the server would write and names a revision.
+/// The revision and the key of a token, if the server could have written it and it has a revision.
 fn decode_token(token: &str) -> Option<(String, ObjectKey)> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -118,13 +126,13 @@ fn decode_token(token: &str) -> Option<(String, ObjectKey)> {
     Some((at.to_string(), ObjectKey::new(parts.next()?, parts.next()?)))
 }
 
-/// Pods in two namespaces, with changes of which only the last few are still remembered; and the revision of the last.
+/// A server with pods in two namespaces whose history is compacted except for the last few changes, and its revision.
 async fn server_with_pods() -> (CheckedServer, u64) {
-    let asked =
+    let server =
         CheckedServer::new(HistoryLimits { max_history_bytes: 8 << 10, max_history_age: Duration::from_secs(3600) });
-    let made =
-        asked.request("POST", "/api/v1/namespaces", JSON, json!({"metadata": {"name": "other"}}).to_string()).await;
-    made.expect_success("a second namespace");
+    let created =
+        server.request("POST", "/api/v1/namespaces", JSON, json!({"metadata": {"name": "other"}}).to_string()).await;
+    created.expect_success("a second namespace");
     for round in 0..4 {
         for (namespace, name) in
             [("default", "a"), ("default", "b"), ("default", "b-2"), ("other", "a"), ("other", "c")]
@@ -135,8 +143,8 @@ async fn server_with_pods() -> (CheckedServer, u64) {
             let deleted = (round + name.len()) % 3 == 0;
             let object = format!("{collection}/{name}");
             if round > 0 {
-                // Names that the last round deleted are not there.
-                asked
+                // Fails for names that the last round deleted.
+                server
                     .request(
                         "PATCH",
                         &object,
@@ -145,14 +153,14 @@ async fn server_with_pods() -> (CheckedServer, u64) {
                     )
                     .await;
             }
-            asked.request("POST", &collection, JSON, pod.to_string()).await;
+            server.request("POST", &collection, JSON, pod.to_string()).await;
             if deleted {
-                asked.request("DELETE", &object, JSON, "").await.expect_success("a pod goes");
+                server.request("DELETE", &object, JSON, "").await.expect_success("a pod can be deleted");
             }
         }
     }
-    let now = asked.get("/api/v1/pods").await.text("/metadata/resourceVersion").parse().expect("a revision");
-    (asked, now)
+    let now = server.get("/api/v1/pods").await.text("/metadata/resourceVersion").parse().expect("a revision");
+    (server, now)
 }
 
 #[cfg(test)]
@@ -162,11 +170,11 @@ mod tests {
     #[test]
     fn the_history_of_the_list_is_partly_compacted() {
         crate::on_paused_clock(async {
-            let (asked, now) = server_with_pods().await;
-            assert!(items(&asked.get("/api/v1/pods").await).len() >= 3);
+            let (server, now) = server_with_pods().await;
+            assert!(items(&server.get("/api/v1/pods").await).len() >= 3);
             let exact = |at: u64| format!("/api/v1/pods?resourceVersion={at}&resourceVersionMatch=Exact");
-            assert_eq!(asked.get(&exact(2)).await.code, StatusCode::GONE);
-            assert_eq!(asked.get(&exact(now - 3)).await.code, StatusCode::OK);
+            assert_eq!(server.get(&exact(2)).await.code, StatusCode::GONE);
+            assert_eq!(server.get(&exact(now - 3)).await.code, StatusCode::OK);
         });
     }
 }

@@ -9,7 +9,7 @@ use redb::StorageBackend;
 #[derive(Clone, Debug, Default)]
 pub(super) struct InMemoryFile(Arc<Mutex<Vec<u8>>>);
 
-/// A damaged file may say that it is larger than anybody can pay for.
+/// A damaged file may claim any size.
 const MAX_BYTES: u64 = 64 << 20;
 
 impl InMemoryFile {
@@ -17,7 +17,7 @@ impl InMemoryFile {
         InMemoryFile(Arc::new(Mutex::new(bytes)))
     }
 
-    /// What is in the file now.
+    /// The current content.
     pub fn bytes(&self) -> Vec<u8> {
         self.locked().clone()
     }

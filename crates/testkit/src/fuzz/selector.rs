@@ -1,7 +1,7 @@
 //! Label and field selectors.
 //!
-//! Input: `l` or `f`, then the selector. What can be read can be written and read again; the server lists exactly what
-//! the selector matches, and refuses exactly what cannot be read.
+//! Input: `l` or `f`, then the selector. A selector that can be parsed can be formatted and parsed again. The server lists
+//! exactly the objects that the selector matches, and refuses exactly the selectors that cannot be parsed.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use store::HistoryLimits;
 use super::FuzzOutcome;
 use super::checked_server::{CheckedServer, JSON, percent_encoded};
 
-/// The labels of the pods there are.
+/// The labels of the pods.
 const PODS: [&[(&str, &str)]; 6] = [
     &[],
     &[("a", "")],
@@ -29,40 +29,40 @@ const PODS: [&[(&str, &str)]; 6] = [
 pub fn check(input: &[u8]) -> FuzzOutcome {
     let Some((&letter, text)) = input.split_first() else { return FuzzOutcome::Refused };
     let Ok(text) = std::str::from_utf8(text) else { return FuzzOutcome::Refused };
-    let is_read = if letter == b'f' { check_fields(text) } else { check_labels(text) };
-    if is_read { FuzzOutcome::Accepted } else { FuzzOutcome::Refused }
+    let is_parsed = if letter == b'f' { check_fields(text) } else { check_labels(text) };
+    if is_parsed { FuzzOutcome::Accepted } else { FuzzOutcome::Refused }
 }
 
 fn check_labels(text: &str) -> bool {
-    let read = ParsedLabelSelector::parse(text).ok();
+    let parsed = ParsedLabelSelector::parse(text).ok();
     let pods = PODS.map(|pod| pod.iter().map(|(key, value)| (*key, (*value).to_owned())).collect::<SmallMap<String>>());
-    if let Some(read) = &read {
-        let written = read.requirements().iter().map(format_label).collect::<Vec<_>>().join(",");
+    if let Some(parsed) = &parsed {
+        let formatted = parsed.requirements().iter().map(format_label).collect::<Vec<_>>().join(",");
         assert_eq!(
-            ParsedLabelSelector::parse(&written).as_ref(),
-            Ok(read),
-            "{text:?} is {written:?} when written again"
+            ParsedLabelSelector::parse(&formatted).as_ref(),
+            Ok(parsed),
+            "{text:?} is {formatted:?} when formatted"
         );
-        if let Some(typed) = to_label_selector(read) {
-            let typed =
-                ParsedLabelSelector::from_label_selector(&typed).expect("what can be read as text can be typed");
+        if let Some(typed) = to_label_selector(parsed) {
+            let typed = ParsedLabelSelector::from_label_selector(&typed)
+                .expect("a selector that can be parsed has a typed form");
             for pod in &pods {
-                assert_eq!(typed.matches(pod), read.matches(pod), "{text:?} typed, on {pod:?}");
+                assert_eq!(typed.matches(pod), parsed.matches(pod), "{text:?} typed, on {pod:?}");
             }
         }
     }
-    let expected = read.as_ref().map(|read| names(|index| read.matches(&pods[index])));
+    let expected = parsed.as_ref().map(|parsed| names(|index| parsed.matches(&pods[index])));
     assert_eq!(list_names("labelSelector", text), expected, "{text:?}");
-    read.is_some()
+    parsed.is_some()
 }
 
 fn check_fields(text: &str) -> bool {
-    let read = FieldSelector::parse(text).ok();
-    if let Some(read) = &read {
-        let written = read.requirements().iter().map(format_field).collect::<Vec<_>>().join(",");
-        assert_eq!(FieldSelector::parse(&written).as_ref(), Ok(read), "{text:?} is {written:?} when written again");
+    let parsed = FieldSelector::parse(text).ok();
+    if let Some(parsed) = &parsed {
+        let formatted = parsed.requirements().iter().map(format_field).collect::<Vec<_>>().join(",");
+        assert_eq!(FieldSelector::parse(&formatted).as_ref(), Ok(parsed), "{text:?} is {formatted:?} when formatted");
     }
-    let known = read.filter(|read| read.requirements().iter().all(|term| value_of(&term.field, "").is_some()));
+    let known = parsed.filter(|parsed| parsed.requirements().iter().all(|term| value_of(&term.field, "").is_some()));
     let is_selected =
         |fields: &FieldSelector, name: &str| fields.matches(|field| value_of(field, name).unwrap_or_default());
     let expected = known.as_ref().map(|known| names(|index| is_selected(known, &name_of(index))));
@@ -70,7 +70,7 @@ fn check_fields(text: &str) -> bool {
     known.is_some()
 }
 
-/// The names of the pods that are selected.
+/// The names of the selected pods.
 fn names(is_selected: impl Fn(usize) -> bool) -> Vec<String> {
     (0..PODS.len()).filter(|index| is_selected(*index)).map(name_of).collect()
 }
@@ -79,7 +79,7 @@ fn name_of(index: usize) -> String {
     format!("pod-{index}")
 }
 
-/// The selectable fields of every pod there is; `None` for a field that cannot be selected by.
+/// The value of a selectable field of the pods; `None` for a field that is not selectable.
 fn value_of<'a>(field: &str, name: &'a str) -> Option<&'a str> {
     match field {
         "metadata.name" => Some(name),
@@ -93,27 +93,27 @@ fn value_of<'a>(field: &str, name: &'a str) -> Option<&'a str> {
     }
 }
 
-/// The names that the server lists; `None` when it refuses.
+/// The names that the server lists; `None` if it refuses the selector.
 fn list_names(option: &str, text: &str) -> Option<Vec<String>> {
     static SERVER: LazyLock<CheckedServer> = LazyLock::new(|| crate::on_paused_clock(server_with_pods()));
     let path = format!("/api/v1/namespaces/default/pods?{option}={}", percent_encoded(text));
-    let answer = crate::on_paused_clock(SERVER.get(&path));
-    let items = answer.value["items"].as_array()?;
+    let response = crate::on_paused_clock(SERVER.get(&path));
+    let items = response.value["items"].as_array()?;
     Some(items.iter().map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect())
 }
 
 async fn server_with_pods() -> CheckedServer {
-    let asked = CheckedServer::new(HistoryLimits::default());
+    let server = CheckedServer::new(HistoryLimits::default());
     for (index, labels) in PODS.iter().enumerate() {
         let labels: BTreeMap<_, _> = labels.iter().copied().collect();
         let pod = json!({
             "metadata": {"name": name_of(index), "labels": labels},
             "spec": {"serviceAccountName": "default", "containers": [{"name": "main", "image": "main"}]},
         });
-        let made = asked.request("POST", "/api/v1/namespaces/default/pods", JSON, pod.to_string()).await;
-        made.expect_success("a pod for the selectors");
+        let created = server.request("POST", "/api/v1/namespaces/default/pods", JSON, pod.to_string()).await;
+        created.expect_success("a pod for the selectors");
     }
-    asked
+    server
 }
 
 fn format_label(requirement: &LabelRequirement) -> String {
@@ -133,7 +133,7 @@ fn format_field(term: &api::selector::FieldRequirement) -> String {
     format!("{}{operator}{value}", term.field)
 }
 
-/// The same requirements as objects carry them; `None` when there is no such form.
+/// The same requirements in the typed form of objects; `None` if there is none.
 fn to_label_selector(labels: &ParsedLabelSelector) -> Option<LabelSelector> {
     let typed = |requirement: &LabelRequirement| {
         let (key, operator, values) = match requirement {

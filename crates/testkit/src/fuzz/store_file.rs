@@ -1,14 +1,14 @@
-//! The file of the store, damaged in any way.
+//! The store's file, damaged in any way.
 //!
-//! Input: a letter for the file, then what is done to it. `r` is a file of just these bytes; `c` is that of a store that
-//! was closed, `k` that of one whose process was killed, both damaged by one `Damage` for every four bytes. The capital
-//! letters do the same and have the file checked whatever comes out.
+//! Input: a letter for the file, then the damage. `r` is a file of just these bytes; `c` is the file of a store that was
+//! closed, `k` that of a store whose process was killed, both damaged by one `Damage` for every four bytes. The capital
+//! letters do the same and always check the file.
 //!
-//! A store opens or says why not, and never panics. What it shows was once written, exactly; whether something is missing
-//! is told by a check of the file. What is written from then on is there the next time.
+//! A store opens or returns an error, and never panics. Every object that it serves was once written, byte for byte. A
+//! check of the file reports missing objects. Later writes are durable.
 //!
-//! The high-water mark beside the file is whole: damage in the last commit of a file that was not closed looks as if the
-//! power had failed during that commit, and only the mark tells that the commit was acknowledged.
+//! The high-water mark beside the file is not damaged: damage in the last commit of a file that was not closed looks like
+//! a power failure during that commit, and only the mark shows that the commit was acknowledged.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -40,32 +40,39 @@ pub fn check(input: &[u8]) -> FuzzOutcome {
     let opened = open(&InMemoryFile::new(bytes.clone()), &mark());
     if let Some(store) = &opened {
         for stored in objects(store).values() {
-            let once = HISTORY.versions.get(&(StoreKey::clone(&stored.key), stored.revision));
-            assert_eq!(once, Some(&stored.bytes()), "{} at {} was never written so", stored.key, stored.revision);
+            let version = HISTORY.versions.get(&(StoreKey::clone(&stored.key), stored.revision));
+            assert_eq!(
+                version,
+                Some(&stored.bytes()),
+                "{} at {} was never written like this",
+                stored.key,
+                stored.revision
+            );
         }
     }
     let is_whole = opened.as_ref().is_some_and(|store| objects(store) == HISTORY.final_objects);
     let is_checked = letter.is_ascii_uppercase() || (opened.is_some() && !is_whole);
     if is_checked && let Ok(summary) = store::check(&write_data_dir(&bytes, &HISTORY.high_water_mark)) {
-        assert!(is_whole, "a check finds nothing wrong ({summary}), but something is missing");
+        assert!(is_whole, "the check finds no damage ({summary}), but objects are missing");
     }
     drop(opened);
     if is_whole { check_further_write(InMemoryFile::new(bytes), mark()) } else { FuzzOutcome::Refused }
 }
 
-/// A store that shows everything takes another write and keeps it, or fails in good order.
+/// A store with all objects accepts another write and keeps it, or returns an error.
 fn check_further_write(image: InMemoryFile, mark: InMemoryFile) -> FuzzOutcome {
-    let Some(store) = open(&image, &mark) else { panic!("what could be opened once can be opened twice") };
+    let Some(store) = open(&image, &mark) else { panic!("a store that was opened once can be opened again") };
     let written = commit(&store, vec![put("new", Precondition::Absent, 99)]);
     let before = objects(&store);
     drop(store);
     let Some(written) = written else {
-        // Damage can come to light only now. Nothing that was acknowledged may be missing from then on, unless it shows.
+        // Damage may be found only now. From then on no acknowledged write may be missing without an error of the check.
         if let Some(store) = open(&image, &mark) {
-            let lacks = HISTORY.final_objects.iter().any(|(key, stored)| store.get(key).as_ref() != Some(stored));
+            let is_incomplete =
+                HISTORY.final_objects.iter().any(|(key, stored)| store.get(key).as_ref() != Some(stored));
             assert!(
-                !lacks || store::check(&write_data_dir(&image.bytes(), &mark.bytes())).is_err(),
-                "a failed write has cost another one"
+                !is_incomplete || store::check(&write_data_dir(&image.bytes(), &mark.bytes())).is_err(),
+                "a failed write has lost another one"
             );
         }
         return FuzzOutcome::Refused;
@@ -73,25 +80,25 @@ fn check_further_write(image: InMemoryFile, mark: InMemoryFile) -> FuzzOutcome {
     let disk = disk(&image, &mark).expect("a file that was just written opens");
     let store = Store::open(Box::new(disk), HistoryLimits::default());
     let store = store.expect("a file that was just written can be read");
-    assert_eq!(objects(&store), before, "what was acknowledged is there");
-    assert_eq!(store.revision(), written, "the revision goes on");
+    assert_eq!(objects(&store), before, "acknowledged writes are kept");
+    assert_eq!(store.revision(), written, "the revision continues");
     FuzzOutcome::Accepted
 }
 
-/// One thing that happens to a file, as four bytes say it: what, where (two bytes), with what.
+/// One damage to a file, in four bytes: the variant, the offset (two bytes), the parameter.
 #[derive(Debug)]
 enum Damage {
     /// Bits of a byte flip.
     Flip(u8),
-    /// A byte becomes another.
+    /// A byte is replaced.
     Set(u8),
     /// A page is lost.
     Zero,
-    /// A page holds what belongs to another one.
+    /// A page has the content of another one.
     Misplace(u8),
     /// The file ends here.
     Cut,
-    /// The file goes on with zeros.
+    /// Zeros are appended.
     Grow(u8),
 }
 
@@ -129,7 +136,7 @@ impl Damage {
     }
 }
 
-/// A file and the places in it that are in use: most of a young file is empty, and damage there is none.
+/// A file and its used offsets: most of a young file is empty, and damage there has no effect.
 struct StoreFile {
     bytes: Vec<u8>,
     used_offsets: Vec<usize>,
@@ -137,8 +144,8 @@ struct StoreFile {
 
 impl StoreFile {
     fn new(bytes: Vec<u8>) -> StoreFile {
-        let used = (0..bytes.len()).filter(|&at| at < 512 || bytes[at] != 0).collect();
-        StoreFile { bytes, used_offsets: used }
+        let used_offsets = (0..bytes.len()).filter(|&at| at < 512 || bytes[at] != 0).collect();
+        StoreFile { bytes, used_offsets }
     }
 }
 
@@ -151,15 +158,15 @@ fn with_damage(whole: &StoreFile, damages: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A store's whole life, and its file at the end.
+/// The whole history of a store, and its file at the end.
 struct StoreHistory {
     closed: StoreFile,
     killed: StoreFile,
-    /// Every version that there ever was.
+    /// Every version of every object.
     versions: BTreeMap<(StoreKey, Revision), Bytes>,
-    /// What there was in the end.
+    /// The objects at the end.
     final_objects: BTreeMap<StoreKey, Arc<StoredObject>>,
-    /// The high-water mark in the end.
+    /// The high-water mark at the end.
     high_water_mark: Vec<u8>,
 }
 
@@ -182,14 +189,14 @@ impl StoreHistory {
         history.record_versions(&store);
         for round in 0..12 {
             let name = format!("pod-{}", round % 3);
-            let at = store.get(&key(&name)).expect("it was made").revision;
+            let at = store.get(&key(&name)).expect("it was created").revision;
             let mut batch = vec![
                 put(&name, Precondition::At(at), 100 + round),
                 put(&format!("more-{round}"), Precondition::Absent, round),
             ];
             if round == 7 {
                 let gone = key("pod-30");
-                let at = store.get(&gone).expect("it was made").revision;
+                let at = store.get(&gone).expect("it was created").revision;
                 batch.push(ObjectWrite { op: Op::Delete, ..put("pod-30", Precondition::At(at), 30) });
             }
             revision = commit(&store, batch).expect("memory does not fail");
@@ -211,7 +218,7 @@ impl StoreHistory {
 }
 
 fn disk(image: &InMemoryFile, mark: &InMemoryFile) -> Result<Disk, store::disk::DiskError> {
-    // Little slack and small steps, so that a checkpoint is part of the story.
+    // Little slack and small steps, so that there is a checkpoint.
     let options = DiskOptions {
         cache_bytes: 1 << 20,
         slack_bytes: 2 << 10,
@@ -241,24 +248,25 @@ fn put(name: &str, expect: Precondition, value: u32) -> ObjectWrite {
     ObjectWrite { key: key(name), precondition: expect, op: Op::Put, document, meta }
 }
 
-/// Commits a batch; `None` when the disk failed.
+/// Commits a batch; `None` if the disk failed.
 fn commit(store: &Store, batch: Vec<ObjectWrite>) -> Option<Revision> {
-    let answers = store.commit(batch, Timestamp::UNIX_EPOCH).ok()?;
-    let revisions = answers.into_iter().map(|answer| answer.expect("the write fits the state").revision);
+    let results = store.commit(batch, Timestamp::UNIX_EPOCH).ok()?;
+    let revisions = results.into_iter().map(|result| result.expect("the precondition holds").revision);
     revisions.max()
 }
 
 fn objects(store: &Store) -> BTreeMap<StoreKey, Arc<StoredObject>> {
-    let listed = store.list(&ListQuery::all(&"pods".into()), &mut |_| true).expect("the present is never gone");
+    let listed =
+        store.list(&ListQuery::all(&"pods".into()), &mut |_| true).expect("the current revision is never compacted");
     listed.items.into_iter().map(|stored| (StoreKey::clone(&stored.key), stored)).collect()
 }
 
-/// A data directory with this file and this mark, one for each thread.
+/// A data directory with this file and this mark. Each thread has its own.
 fn write_data_dir(bytes: &[u8], mark: &[u8]) -> PathBuf {
     struct ScratchDir(PathBuf);
     impl Drop for ScratchDir {
         fn drop(&mut self) {
-            // What is left behind in the system's temporary folder harms nobody.
+            // A folder left in the system's temporary folder does no harm.
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }

@@ -1,4 +1,4 @@
-//! A part of ours as a process of its own.
+//! A component as a process.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use tokio::time::Instant;
 
 use super::kube_control_plane::Tenancy;
 
-/// How long a start may take, a busy machine and a debug build included.
+/// The time limit of a start, on a busy machine and with a debug build.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// How much of its log is told when it ends.
+/// How much of its log a report includes.
 const MAX_LOG_LINES: usize = 15;
 
-/// The settings that a part has by itself.
+/// A configuration with default settings.
 const DEFAULT_CONFIGURATION: &str = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n";
-/// Settings with shorter waits: [`super::Home::pod_backoff`] tells tests.
+/// A configuration with a shorter backoff, which tests read with [`super::TestCluster::pod_backoff`].
 const FAST_CONFIGURATION: &str = "\
 apiVersion: phalanx.dev/v1alpha1
 kind: Configuration
@@ -29,51 +29,51 @@ controllers:
   maxPodBackoff: 1m
 ";
 
-/// A running part. Dropping it kills the process.
+/// A running component. Dropping it kills the process.
 pub struct ComponentProcess {
     component: Component,
-    /// Locked, because asking whether it has ended changes what is known of it.
+    /// Locked, because `try_wait` needs a mutable reference.
     child: Mutex<Child>,
-    /// What it wrote to standard output and standard error, its kubeconfig, its configuration.
+    /// Its standard output, standard error, kubeconfig and configuration.
     files: [PathBuf; 4],
 }
 
 impl ComponentProcess {
-    /// Starts the part and returns when it says that it is ready.
-    pub fn start(part: Component, nodes: u32, extent: Tenancy, kubeconfig: &str) -> ComponentProcess {
+    /// Starts the component and returns when it reports that it is ready.
+    pub fn start(component: Component, nodes: u32, tenancy: Tenancy, kubeconfig: &str) -> ComponentProcess {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let stem = format!("phalanx-part-{}-{number}-{part:?}", std::process::id());
+        let stem = format!("phalanx-component-{}-{number}-{component:?}", std::process::id());
         let files =
             ["out", "err", "kubeconfig", "config"].map(|name| std::env::temp_dir().join(format!("{stem}.{name}")));
-        std::fs::write(&files[2], kubeconfig).expect("a file for the kubeconfig");
-        std::fs::write(&files[3], if extent == Tenancy::Shared { FAST_CONFIGURATION } else { DEFAULT_CONFIGURATION })
-            .expect("a file for settings");
+        std::fs::write(&files[2], kubeconfig).expect("the kubeconfig can be written");
+        std::fs::write(&files[3], if tenancy == Tenancy::Shared { FAST_CONFIGURATION } else { DEFAULT_CONFIGURATION })
+            .expect("the configuration can be written");
         let mut command = guarded_command();
-        match part {
-            // Without election: a part that is started again must not wait for the end of its own lease.
+        match component {
+            // Without leader election: a restarted component must not wait until its own Lease expires.
             Component::Scheduler => command.args(["scheduler", "--leader-elect=false"]),
             Component::Controllers => command.args(["controllers", "--leader-elect=false"]),
             Component::Nodes => command.args(["nodes", "--nodes", &nodes.to_string()]),
         };
-        if (part, extent) == (Component::Controllers, Tenancy::Shared) {
+        if (component, tenancy) == (Component::Controllers, Tenancy::Shared) {
             command.args(["--controllers", "job,cronjob,ttl,podgc,podgroup-protection"]);
         }
         command.arg("--kubeconfig").arg(&files[2]).arg("--config").arg(&files[3]);
-        let [out, err] = [0, 1].map(|index| File::create(&files[index]).expect("a file for what a part says"));
+        let [out, err] = [0, 1].map(|index| File::create(&files[index]).expect("the log files can be created"));
         command.stdin(Stdio::null()).stdout(out).stderr(err);
         let child = spawn(command).expect("phalanx can be started");
-        let process = ComponentProcess { component: part, child: Mutex::new(child), files };
+        let process = ComponentProcess { component, child: Mutex::new(child), files };
         process.wait_until_ready();
         process
     }
 
     fn wait_until_ready(&self) {
         let deadline = Instant::now() + READY_TIMEOUT;
-        let is_ready = |said: String| said.starts_with("ready ") && said.ends_with('\n');
+        let is_ready = |output: String| output.starts_with("ready ") && output.ends_with('\n');
         while !std::fs::read_to_string(&self.files[0]).is_ok_and(is_ready) {
-            if let Some(ended) = self.exit_report() {
-                panic!("{ended}");
+            if let Some(report) = self.exit_report() {
+                panic!("{report}");
             }
             assert!(
                 Instant::now() < deadline,
@@ -85,10 +85,10 @@ impl ComponentProcess {
         }
     }
 
-    /// What is to be told if it has ended, which it never should.
+    /// Exit status and log if it has ended, which it never should.
     pub fn exit_report(&self) -> Option<String> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = child.try_wait().expect("a child can be asked for")?;
+        let status = child.try_wait().expect("the status of a child can be read")?;
         Some(format!("{:?} ended with {status}:\n{}", self.component, self.log_tail()))
     }
 
@@ -100,27 +100,27 @@ impl ComponentProcess {
     }
 }
 
-/// Starts a program from a thread that lives as long as this process. The guard ends it with the thread that started it,
-/// and that of a test ends before other tests that share the part do.
+/// Spawns a process from a thread that lives as long as this process. The guard kills the process when the thread that
+/// spawned it ends, and the thread of a test ends before other tests that share the component.
 fn spawn(command: Command) -> std::io::Result<Child> {
     type SpawnRequest = (Command, mpsc::Sender<std::io::Result<Child>>);
-    static STARTER: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
-    let starter = STARTER.get_or_init(|| {
-        let (asks, asked) = mpsc::channel::<SpawnRequest>();
+    static SPAWNER: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (sender, requests) = mpsc::channel::<SpawnRequest>();
         std::thread::spawn(move || {
-            for (mut command, answer) in asked {
-                // Whoever asked waits for it.
-                let _ = answer.send(command.spawn());
+            for (mut command, reply) in requests {
+                // The requester waits for the reply.
+                let _ = reply.send(command.spawn());
             }
         });
-        asks
+        sender
     });
-    let (answer, answered) = mpsc::channel();
-    starter.send((command, answer)).expect("the starter never ends");
-    answered.recv().expect("the starter answers")
+    let (reply, result) = mpsc::channel();
+    spawner.send((command, reply)).expect("the spawner never ends");
+    result.recv().expect("the spawner replies")
 }
 
-/// `phalanx`, ended with this process even where this one has no time to do so.
+/// `phalanx` under a guard that kills it when this process ends, even if this process is killed.
 fn guarded_command() -> Command {
     let variable = |name: &str| {
         std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: `cargo xtask kube test` does that"))
@@ -132,7 +132,7 @@ fn guarded_command() -> Command {
 
 impl Drop for ComponentProcess {
     fn drop(&mut self) {
-        // All fail only where there is nothing left to be done.
+        // These fail only if there is nothing left to clean up.
         let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = child.kill();
         let _ = child.wait();

@@ -1,4 +1,4 @@
-//! What lives in a home's namespace.
+//! The objects in the cluster's namespace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::{TestCluster, kinds};
 
-/// How long a simple thing may take where nothing else is to be done.
+/// The time limit of a simple step on virtual time.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-/// An Event that was not written by then was never going to be.
+/// An Event that is not written by then is lost.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl TestCluster {
-    /// Where the objects of this home are made.
+    /// The namespace of this cluster's objects.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -29,26 +29,26 @@ impl TestCluster {
         format!("{}{rest}", kinds::collection_in(resource, &self.namespace))
     }
 
-    /// Reads what is at [`Home::path`]; panics when it is not there.
+    /// Reads the object at [`TestCluster::path`]; panics if there is none.
     pub async fn get(&self, of: &str) -> Value {
         self.request("GET", &self.path(of), &Value::Null).await.unwrap_or_else(|error| panic!("{of}: {error}"))
     }
 
-    /// Merges `change` into what is at [`Home::path`]; panics when it is refused.
-    pub async fn patch(&self, of: &str, change: &Value) -> Value {
-        let answer = self.request("PATCH", &self.path(of), change).await;
-        answer.unwrap_or_else(|error| panic!("{of}: {change}: {error}"))
+    /// Sends a merge patch for the object at [`TestCluster::path`]; panics if it is refused.
+    pub async fn patch(&self, of: &str, patch: &Value) -> Value {
+        let result = self.request("PATCH", &self.path(of), patch).await;
+        result.unwrap_or_else(|error| panic!("{of}: {patch}: {error}"))
     }
 
-    /// Deletes what is at [`Home::path`]; what depends on it goes afterwards.
+    /// Deletes the object at [`TestCluster::path`] with background propagation.
     pub async fn delete(&self, of: &str) {
         self.delete_with_policy("Background", of).await;
     }
 
-    /// The same with a propagation policy of the test's own.
+    /// The same with this propagation policy.
     pub async fn delete_with_policy(&self, policy: &str, of: &str) {
-        let answer = self.request("DELETE", &self.path(of), &json!({"propagationPolicy": policy})).await;
-        answer.unwrap_or_else(|error| panic!("{of}: {error}"));
+        let result = self.request("DELETE", &self.path(of), &json!({"propagationPolicy": policy})).await;
+        result.unwrap_or_else(|error| panic!("{of}: {error}"));
     }
 
     /// The Jobs, by name.
@@ -80,7 +80,7 @@ impl TestCluster {
         self.jobs().into_iter().find(|job| job.metadata.name == name)
     }
 
-    /// The pods that a Job manages, by name.
+    /// The pods that a Job controls, by name.
     pub fn pods_of(&self, job: &str) -> Vec<Arc<PodView>> {
         let is_of = |pod: &Arc<PodView>| {
             pod.metadata.controller().is_some_and(|owner| owner.kind == "Job" && owner.name == job)
@@ -88,25 +88,25 @@ impl TestCluster {
         self.pods().into_iter().filter(is_of).collect()
     }
 
-    /// Those of them that run and are to go on.
+    /// Those of them that run and are not being deleted.
     pub fn running_pods(&self, job: &str) -> Vec<Arc<PodView>> {
         let runs = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Running && !pod.metadata.is_deleting();
         self.pods_of(job).into_iter().filter(runs).collect()
     }
 
-    /// Waits until a Job has ended, and says what its last condition is: `Complete` or `Failed`.
+    /// Waits until a Job has finished, and returns its terminal condition: `Complete` or `Failed`.
     pub async fn wait_until_ended(&self, name: &str, within: Duration) -> (Arc<JobView>, Condition) {
         let ended = |home: &TestCluster| {
             let job = home.job(name)?;
-            let is_last =
-                |held: &&Condition| ["Complete", "Failed"].contains(&held.kind.as_str()) && held.status == "True";
-            let condition = job.status.conditions.iter().find(is_last).cloned()?;
+            let is_terminal =
+                |one: &&Condition| ["Complete", "Failed"].contains(&one.kind.as_str()) && one.status == "True";
+            let condition = job.status.conditions.iter().find(is_terminal).cloned()?;
             Some((job, condition))
         };
-        self.eventually(&format!("{name} ends"), within, ended).await
+        self.eventually(&format!("{name} finishes"), within, ended).await
     }
 
-    /// Waits until exactly so many pods of a Job run and are to go on, and nothing else of it is left to start or to end.
+    /// Waits until exactly `count` pods of a Job run and it has no other unfinished pods.
     pub async fn wait_until_running(&self, job: &str, count: usize) -> Vec<Arc<PodView>> {
         let settled = |home: &TestCluster| {
             let active = home.pods_of(job).into_iter().filter(|pod| !pod.is_finished()).count();
@@ -116,37 +116,37 @@ impl TestCluster {
         self.eventually(&format!("{count} pods of {job} run"), DEFAULT_TIMEOUT, settled).await
     }
 
-    /// Waits until the status of a Job is as wanted.
+    /// Waits until `is_so` holds for a Job.
     pub async fn wait_for_job(&self, name: &str, what: &str, is_so: impl Fn(&JobView) -> bool) -> Arc<JobView> {
         self.eventually(&format!("{name}: {what}"), DEFAULT_TIMEOUT, |home| home.job(name).filter(|job| is_so(job)))
             .await
     }
 
-    /// Waits until an Event with this reason was written about the object of that name, and returns its message. None where
-    /// a test beside this one has ended the controllers meanwhile: what they had still to tell is lost with them.
+    /// Waits for an Event with this reason on the object of that name, and returns its message. `None` if a concurrent test
+    /// has killed the controllers meanwhile: Events that they had not written yet are lost.
     pub async fn wait_for_event(&self, reason: &str, about: &str) -> Option<String> {
-        let what = format!("{reason} is told of {about}");
+        let what = format!("{about} has an Event {reason}");
         let lost_after = self.now() + EVENT_TIMEOUT;
         let found = |home: &TestCluster| {
-            let told =
+            let message =
                 home.events(about).into_iter().find(|(found, _)| found == reason).map(|(_, message)| Some(message));
-            told.or_else(|| (home.may_controllers_have_restarted() && home.now() >= lost_after).then_some(None))
+            message.or_else(|| (home.may_controllers_have_restarted() && home.now() >= lost_after).then_some(None))
         };
         self.eventually(&what, DEFAULT_TIMEOUT, found).await
     }
 
-    /// Reason and message of every Event that was written about the object of that name.
+    /// Reason and message of every Event on the object of that name.
     pub fn events(&self, about: &str) -> Vec<(String, String)> {
         let history = self.history();
-        let events = history.iter().filter(|change| change.resource == "events" && change.created);
-        let of_it = events.filter(|event| event.object["involvedObject"]["name"] == about);
+        let events = history.iter().filter(|write| write.resource == "events" && write.created);
+        let of_object = events.filter(|event| event.object["involvedObject"]["name"] == about);
         let text =
             |event: &super::RecordedWrite, field: &str| event.object[field].as_str().unwrap_or_default().to_owned();
-        of_it.map(|event| (text(event, "reason"), text(event, "message"))).collect()
+        of_object.map(|event| (text(event, "reason"), text(event, "message"))).collect()
     }
 
-    /// How many objects of this resource (`pods`, `batch/jobs`) were ever made.
+    /// How many objects of this resource (`pods`, `batch/jobs`) were ever created.
     pub fn created_count(&self, resource: &str) -> usize {
-        self.history().iter().filter(|change| change.resource == resource && change.created).count()
+        self.history().iter().filter(|write| write.resource == resource && write.created).count()
     }
 }

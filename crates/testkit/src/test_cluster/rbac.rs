@@ -1,4 +1,4 @@
-//! The rights of each part, as the guide gives them: a part that needs more than the guide says fails in tests on kube.
+//! The roles of each component from the guide: a component that needs more than the guide grants fails in tests on kube.
 
 use std::path::Path;
 
@@ -12,23 +12,25 @@ use super::kube_control_plane::Tenancy;
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// The user that a part is, and the role that the guide gives to it.
-pub fn user_of(part: Component) -> &'static str {
-    match part {
+/// The user of a component, which is also the name of its role in the guide.
+pub fn user_of(component: Component) -> &'static str {
+    match component {
         Component::Controllers => "phalanx-controllers",
         Component::Scheduler => "phalanx-scheduler",
         Component::Nodes => "phalanx-nodes",
     }
 }
 
-/// The further role of the controllers where they are more than that of Jobs.
+/// The additional role of the controllers if they include more than the Job controller.
 const CRON_JOBS_ROLE: &str = "phalanx-cronjobs";
 
-/// Gives every part the rights of the guide, and no others.
-pub async fn grant_roles(client: &Client, extent: Tenancy) {
+/// Grants every component the roles of the guide, and no others.
+pub async fn grant_roles(client: &Client, tenancy: Tenancy) {
     let roles = roles();
-    let further = (extent == Tenancy::Shared).then_some((user_of(Component::Controllers), CRON_JOBS_ROLE));
-    for (user, name) in Component::ALL.map(|part| (user_of(part), user_of(part))).into_iter().chain(further) {
+    let additional = (tenancy == Tenancy::Shared).then_some((user_of(Component::Controllers), CRON_JOBS_ROLE));
+    for (user, name) in
+        Component::ALL.map(|component| (user_of(component), user_of(component))).into_iter().chain(additional)
+    {
         let role = roles.iter().find(|role| role["metadata"]["name"] == name);
         let role = role.unwrap_or_else(|| panic!("docs/guides/cluster.md has no ClusterRole {name}"));
         let binding = json!({
@@ -45,11 +47,11 @@ pub async fn grant_roles(client: &Client, extent: Tenancy) {
     }
 }
 
-/// That `client` is not the administrator's after all: then nothing would be shown about rights.
+/// Asserts that `client` does not have an administrator's rights: then the tests would not show which roles suffice.
 pub async fn assert_not_admin(client: &Client) {
-    let answer = request::get(client, "/api/v1/secrets").await;
-    let is_refused = matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403);
-    assert!(is_refused, "a part may read secrets: {answer:?}");
+    let result = request::get(client, "/api/v1/secrets").await;
+    let is_refused = matches!(&result, Err(kube::Error::Api(status)) if status.code == 403);
+    assert!(is_refused, "a component can read secrets: {result:?}");
 }
 
 /// The ClusterRoles of the guide.
@@ -57,8 +59,8 @@ fn roles() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/cluster.md");
     let text = std::fs::read_to_string(path).expect("docs/guides/cluster.md");
     let block = text.split("```").find(|block| block.starts_with("yaml") && block.contains("kind: ClusterRole"));
-    let block = block.and_then(|block| block.strip_prefix("yaml")).expect("a block of ClusterRoles");
-    block.split("\n---\n").map(|role| serde_saphyr::from_str(role).expect("a manifest")).collect()
+    let block = block.and_then(|block| block.strip_prefix("yaml")).expect("the guide has a block of ClusterRoles");
+    block.split("\n---\n").map(|role| serde_saphyr::from_str(role).expect("a ClusterRole is valid YAML")).collect()
 }
 
 #[cfg(test)]
@@ -68,10 +70,10 @@ mod tests {
     #[test]
     fn the_guide_has_a_role_for_every_component() {
         let roles = roles();
-        for part in Component::ALL {
-            let role = roles.iter().find(|role| role["metadata"]["name"] == user_of(part));
+        for component in Component::ALL {
+            let role = roles.iter().find(|role| role["metadata"]["name"] == user_of(component));
             let rules = role.and_then(|role| role["rules"].as_array()).map_or(0, Vec::len);
-            assert!(rules > 0, "{part:?}");
+            assert!(rules > 0, "{component:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One real control plane for tests that run side by side, each in a namespace of its own.
+//! One real control plane for tests that run concurrently, each in its own namespace.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -15,11 +15,11 @@ use super::{TestBackend, TestCluster, kube_control_plane};
 use crate::fault::Faults;
 
 const SEED: u64 = 17;
-/// There is room for everything: nodes that are full are what other tests are about.
+/// Enough for all concurrent tests: full nodes are the subject of other tests.
 const NODES: u32 = 16;
 
-/// Runs a test in a namespace of its own, where everything runs and nothing is short: on the clock that jumps, or with
-/// `PHALANX_HOME=kube` on a control plane that it shares with the tests beside it.
+/// Runs a test in its own namespace, with all components and enough nodes: on the paused clock, or with
+/// `PHALANX_HOME=kube` on a control plane that it shares with concurrent tests.
 pub fn on_shared_test_cluster<T>(scenario: impl AsyncFnOnce(TestCluster) -> T) -> T {
     if !kube_control_plane::is_chosen() {
         return crate::on_paused_clock(async {
@@ -27,11 +27,11 @@ pub fn on_shared_test_cluster<T>(scenario: impl AsyncFnOnce(TestCluster) -> T) -
             scenario(home.in_new_namespace("lab").await).await
         });
     }
-    // What serves the parts lives on it, and longer than the test that started them.
+    // It runs the proxies of the components, which outlive the test that started them.
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        runtime.expect("a runtime")
+        runtime.expect("a runtime can be built")
     });
     runtime.block_on(async {
         static COUNT: AtomicU32 = AtomicU32::new(1);
@@ -47,7 +47,7 @@ pub fn on_shared_test_cluster<T>(scenario: impl AsyncFnOnce(TestCluster) -> T) -
     })
 }
 
-/// The control plane that is there, or a new one when no test has one.
+/// The current control plane, or a new one if no test has one.
 async fn shared_control_plane() -> (Arc<KubeControlPlane>, Faults) {
     static SHARED: Mutex<Option<(Weak<KubeControlPlane>, Faults)>> = Mutex::const_new(None);
     let mut shared = SHARED.lock().await;
@@ -63,14 +63,14 @@ async fn shared_control_plane() -> (Arc<KubeControlPlane>, Faults) {
 }
 
 impl TestCluster {
-    /// The same control plane, in a namespace that is made for it.
+    /// The same control plane, in a new namespace.
     async fn in_new_namespace(self, namespace: &str) -> TestCluster {
         let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        self.request("POST", "/api/v1/namespaces", &manifest).await.expect("a namespace of that name is not there yet");
+        self.request("POST", "/api/v1/namespaces", &manifest).await.expect("the namespace does not exist yet");
         TestCluster { namespace: namespace.to_owned(), ..self }
     }
 
-    /// How long the first failure of a pod holds up its successor.
+    /// The backoff after a pod's first failure.
     pub fn pod_backoff(&self) -> Duration {
         match &self.backend {
             TestBackend::Embedded { .. } => Config::for_cluster(Cluster::default()).job.pod_backoff.initial,
@@ -78,7 +78,7 @@ impl TestCluster {
         }
     }
 
-    /// Whether somebody else than this test may have ended the controllers since it began.
+    /// Whether another test may have killed the controllers since this one began.
     pub(super) fn may_controllers_have_restarted(&self) -> bool {
         match &self.backend {
             TestBackend::Embedded { .. } => false,
@@ -86,7 +86,7 @@ impl TestCluster {
         }
     }
 
-    /// Whether the garbage collector here is ours.
+    /// Whether the garbage collector is ours.
     pub fn has_own_gc(&self) -> bool {
         matches!(self.backend, TestBackend::Embedded { .. })
     }
