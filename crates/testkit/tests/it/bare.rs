@@ -1,4 +1,4 @@
-//! Jobs where the server has no groups: on virtual time with the gates off, and on a real control plane as it ships.
+//! Jobs on a server without groups: on virtual time with the gates off, and on the real control plane with its default gates.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ fn without_groups_every_job_runs_as_plain_pods() {
     on_test_cluster(async {
         let home = TestCluster::with_gate_off("GenericWorkload", 4, 1).await;
         home.create(&job("plain").pods(4).gpus(1).build()).await;
-        // What this one asks for is dropped before anybody sees it.
+        // The server drops its scheduling fields before the controller sees them.
         home.create(&job("gang").pods(4).indexed().gang().gpus(1).build()).await;
         home.eventually("both complete", Duration::from_secs(60), |home| {
             let jobs = home.caches().jobs.all();
@@ -20,7 +20,7 @@ fn without_groups_every_job_runs_as_plain_pods() {
         assert!(home.caches().pods.all().iter().all(|pod| pod.group_name().is_none()));
         assert!(home.caches().workloads.is_empty() && home.caches().pod_groups.is_empty());
         let history = home.history();
-        let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
-        assert_eq!(made, 8, "one pod for each completion");
+        let created = history.iter().filter(|change| change.resource == "pods" && change.created).count();
+        assert_eq!(created, 8, "one pod for each completion");
     });
 }

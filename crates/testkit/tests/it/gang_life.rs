@@ -1,4 +1,4 @@
-//! Gangs that lose pods, gangs whose scheduler dies between two binds, and many gangs that wait for each other.
+//! Gangs that lose pods, gangs whose scheduler crashes between two binds, and many gangs that wait for each other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use testkit::fault::{Fault, FaultRule, writes};
 use testkit::{RecordedWrite, TestCluster, is_on_kube, job, on_paused_clock, on_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// What a scheduler that starts has for gangs that the one before left half bound.
+/// The time limit of a new scheduler for gangs that the last one left half bound.
 const THIRTY_SECONDS: Duration = Duration::from_secs(30);
 
 async fn cordon(home: &TestCluster, node: &str, cordoned: bool) {
@@ -27,7 +27,7 @@ async fn cordon_all(home: &TestCluster, cordoned: bool) {
     }
 }
 
-/// Pods that have a node, have not ended and are not to go.
+/// Pods that are bound, not finished and not being deleted.
 fn count_bound(home: &TestCluster) -> usize {
     let bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.is_finished() && !pod.metadata.is_deleting();
     home.caches().pods.all().iter().filter(bound).count()
@@ -40,15 +40,15 @@ fn degraded_condition(home: &TestCluster, status: &str) -> Option<Condition> {
 }
 
 fn writes_of_degraded(history: &[RecordedWrite]) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut conditions_over_time = Vec::new();
     for change in history.iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups") {
         let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         if let Some(one) = conditions.iter().find(|one| one["type"] == "Degraded") {
-            said.push(format!("{} {}", one["status"].as_str().unwrap(), one["message"].as_str().unwrap()));
+            conditions_over_time.push(format!("{} {}", one["status"].as_str().unwrap(), one["message"].as_str().unwrap()));
         }
     }
-    said.dedup();
-    said
+    conditions_over_time.dedup();
+    conditions_over_time
 }
 
 // Shows: S000-68
@@ -60,7 +60,7 @@ fn a_running_gang_is_degraded_while_it_lacks_a_pod() {
         let home = TestCluster::start(3, 1).await;
         home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
         home.eventually("all four are bound", MINUTE, |home| (count_bound(home) == 4).then_some(())).await;
-        home.eventually("and that is told", MINUTE, |home| {
+        home.eventually("the condition is written", MINUTE, |home| {
             let group = home.caches().pod_groups.all().pop()?;
             Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
         })
@@ -68,31 +68,31 @@ fn a_running_gang_is_degraded_while_it_lacks_a_pod() {
         cordon_all(&home, true).await;
         let one = home.caches().pods.all().pop().unwrap().metadata.name.clone();
         home.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
-        let told = home.eventually("the gang is degraded", MINUTE, |home| degraded_condition(home, "True")).await;
-        assert!(told.message.starts_with("3 of minCount 4 pods bound"), "{}", told.message);
+        let degraded = home.eventually("the gang is degraded", MINUTE, |home| degraded_condition(home, "True")).await;
+        assert!(degraded.message.starts_with("3 of minCount 4 pods bound"), "{}", degraded.message);
         home.eventually("its replacement is counted", MINUTE, |home| {
             degraded_condition(home, "True")
-                .filter(|told| told.message.starts_with("3 of minCount 4 pods bound, 1 waiting: "))
+                .filter(|degraded| degraded.message.starts_with("3 of minCount 4 pods bound, 1 waiting: "))
         })
         .await;
-        assert_eq!(count_bound(&home), 3, "the others run on");
+        assert_eq!(count_bound(&home), 3, "the others keep running");
         cordon_all(&home, false).await;
-        let told = home.eventually("it is whole again", MINUTE, |home| degraded_condition(home, "False")).await;
-        assert_eq!(told.message, "4 of minCount 4 pods bound, 0 waiting");
-        let said = writes_of_degraded(&home.history());
-        assert!(said.len() <= 3, "one write a change, the first count and the last: {said:?}");
+        let recovered = home.eventually("it is whole again", MINUTE, |home| degraded_condition(home, "False")).await;
+        assert_eq!(recovered.message, "4 of minCount 4 pods bound, 0 waiting");
+        let writes = writes_of_degraded(&home.history());
+        assert!(writes.len() <= 3, "one write for each change, the first count and the last: {writes:?}");
     });
 }
 
-/// Half bound: the scheduler dies after `k` binds of a gang of `size`, and another one starts, on nodes that take pods or
-/// take none. Returns with the time of its start.
+/// A half-bound gang: the scheduler crashes after `k` binds of a gang of `size`, and another one starts, with nodes
+/// cordoned or not. Returns the time of its start.
 async fn start_half_bound(seed: u64, size: u32, k: usize, cordoned: bool) -> (TestCluster, Timestamp) {
     let mut home = TestCluster::start(seed, size.div_ceil(8)).await;
     let never = Fault::Delay(Duration::from_secs(100_000));
     let rule = home.inject_fault(
         FaultRule::on(writes().on_resource("pods").on_subresource("binding"), never).starting_at_nth(k as u64 + 1),
     );
-    // No failure may count: whoever loses a pod that was released has lost the Job.
+    // The backoff limit is 0, so a released pod must not count as a failure.
     let gang = job("gang").pods(size as i32).indexed().gang().gpus(1).spec("backoffLimit", 0);
     home.create(&gang.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(300)).build()).await;
     home.eventually("k pods are bound", MINUTE, |home| (count_bound(home) == k).then_some(())).await;
@@ -104,31 +104,31 @@ async fn start_half_bound(seed: u64, size: u32, k: usize, cordoned: bool) -> (Te
     (home, begun)
 }
 
-/// Waits for so many bound pods, which on any clock takes no longer than a scheduler has that starts.
+/// Waits for `count` bound pods, on any clock within the time limit of a new scheduler.
 async fn wait_until_bound(home: &TestCluster, begun: Timestamp, count: usize, case: &str) {
     home.eventually(case, THIRTY_SECONDS, |home| (count_bound(home) == count).then_some(())).await;
     let took = home.now().duration_since(begun).unsigned_abs();
     assert!(took <= THIRTY_SECONDS, "{case}: {took:?}");
 }
 
-/// Pods that are to go, or are gone, with the condition by which their Job knows that they did not fail.
+/// Pods that are being deleted or are deleted, with the condition by which their Job does not count them as failures.
 fn released_pods(history: &[RecordedWrite]) -> BTreeSet<&str> {
-    let goes = |change: &&RecordedWrite| {
+    let is_released = |change: &&RecordedWrite| {
         let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let marked = conditions.iter().any(|one| one["type"] == "DisruptionTarget" && one["status"] == "True");
         change.resource == "pods" && marked && change.object["metadata"]["deletionTimestamp"].is_string()
     };
-    history.iter().filter(goes).map(RecordedWrite::name).collect()
+    history.iter().filter(is_released).map(RecordedWrite::name).collect()
 }
 
-/// Sizes of gangs, and after how many binds the scheduler dies: some drawn number and, for gangs that do not take long, the
-/// first and the last. On the wall clock one of each.
+/// Sizes of gangs, and the number of binds before the scheduler crashes: a random number and, for small gangs, the first
+/// and the last bind. On the wall clock one for each size.
 fn crash_points(largest: u32) -> Vec<(u64, u32, usize)> {
-    let mut deaths = Vec::new();
+    let mut crashes = Vec::new();
     for (seed, size) in [(1, 8), (2, 64), (3, largest)] {
         let between = 1 + Random::seeded(seed).below(u64::from(size) - 2) as usize;
         let all = if size < 100 && !is_on_kube() { vec![1, between, size as usize - 1] } else { vec![between] };
-        deaths.extend(all.into_iter().map(|k| (seed, size, k)));
+        crashes.extend(all.into_iter().map(|k| (seed, size, k)));
     }
     deaths
 }
@@ -152,16 +152,16 @@ fn a_half_bound_gang_is_completed_after_a_scheduler_crash() {
 
 #[test]
 fn a_half_bound_gang_that_no_longer_fits_is_released_and_later_starts_whole() {
-    // What two cores delete and make anew on the wall clock is a matter of the machine.
+    // How many pods can be replaced in time on the wall clock depends on the machine.
     for (seed, size, k) in crash_points(if is_on_kube() { 200 } else { 1000 }) {
         on_test_cluster(async {
             let (home, begun) = start_half_bound(seed, size, k, true).await;
             wait_until_bound(&home, begun, 0, &format!("none of {size}, {k} of them bound before")).await;
-            assert_eq!(released_pods(&home.history()).len(), k, "each says that it was not its own fault");
+            assert_eq!(released_pods(&home.history()).len(), k, "each pod has the condition DisruptionTarget");
             home.advance(MINUTE).await;
-            assert_eq!(count_bound(&home), 0, "and nothing of it is bound alone");
+            assert_eq!(count_bound(&home), 0, "no pod of it is bound alone");
             cordon_all(&home, false).await;
-            home.eventually("all of it", MINUTE, |home| (count_bound(home) == size as usize).then_some(())).await;
+            home.eventually("all pods are bound", MINUTE, |home| (count_bound(home) == size as usize).then_some(())).await;
             wait_until_complete(&home).await;
         });
     }
@@ -172,7 +172,7 @@ fn a_degraded_gang_keeps_its_pods_when_the_scheduler_restarts() {
     on_test_cluster(async {
         let mut home = TestCluster::start(3, 1).await;
         home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
-        home.eventually("it is bound and told so", MINUTE, |home| {
+        home.eventually("it is bound and its condition is written", MINUTE, |home| {
             let group = home.caches().pod_groups.all().pop()?;
             (count_bound(home) == 4 && Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled"))
                 .then_some(())
@@ -212,7 +212,7 @@ fn large_gangs_all_finish_among_other_workloads() {
         alone.eventually("one gang alone", 3 * MINUTE, |home| (count_complete(home) == 1).then_some(())).await;
         let one = alone.now().duration_since(begun).unsigned_abs();
 
-        // Fifty gangs that wait say how many of their pods fit whenever that changes; here nobody reads it.
+        // Fifty waiting gangs would write a new condition at each change of the cluster, which this test does not read.
         let mut config = Config::for_cluster(Cluster::default_of(2));
         config.scheduler.refusal_pause = 10 * MINUTE;
         let home = TestCluster::with_config(7, config).await;
@@ -225,15 +225,15 @@ fn large_gangs_all_finish_among_other_workloads() {
             }
         }
         let nodes: Vec<String> = home.caches().nodes.all().iter().map(|node| node.metadata.name.clone()).collect();
-        let (mut round, most) = (0, one * GANGS as u32 * 12 / 10);
+        let (mut round, limit) = (0, one * GANGS as u32 * 12 / 10);
         while count_complete(&home) < GANGS + GANGS / 5 {
             let took = home.now().duration_since(begun).unsigned_abs();
             assert!(
-                took <= most,
+                took <= limit,
                 "{} Jobs are complete after {took:?}; one gang alone took {one:?}",
                 count_complete(&home)
             );
-            // Small pods keep coming, and a node is out of service now and then.
+            // Small pods are created continuously, and nodes are cordoned for short times.
             home.create(&pod(&format!("single-{round}")).gpus(1).annotate("phalanx.dev/run-seconds", "30").build())
                 .await;
             let node = &nodes[(round / 9) % nodes.len()];

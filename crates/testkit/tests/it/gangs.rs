@@ -1,4 +1,4 @@
-//! All or nothing, through the whole control plane: on virtual time and on a real one.
+//! Gangs are placed as a whole or not at all: on virtual time and on the real control plane.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn a_gang_of_eight_with_capacity_for_seven_binds_no_pod() {
         let history = home.history();
         let bound: BTreeSet<&str> =
             history.iter().filter(|c| c.resource == "pods" && is_bound(c)).map(RecordedWrite::name).collect();
-        assert_eq!(bound, BTreeSet::from(["filler"]), "nothing of the gang ever held a node");
+        assert_eq!(bound, BTreeSet::from(["filler"]), "no pod of the gang was ever bound");
     });
 }
 
@@ -89,8 +89,8 @@ fn a_waiting_gang_starts_as_soon_as_capacity_is_freed() {
             "/status/startTime",
         );
         let waited = started.duration_since(freed);
-        let most = home.scaled_timeout(Duration::from_secs(1));
-        assert!(waited.unsigned_abs() <= most, "the gang started {waited:?} after there was room");
+        let limit = home.scaled_timeout(Duration::from_secs(1));
+        assert!(waited.unsigned_abs() <= limit, "the gang started {waited:?} after capacity was freed");
     });
 }
 
@@ -98,7 +98,7 @@ fn a_waiting_gang_starts_as_soon_as_capacity_is_freed() {
 fn a_gang_of_two_pod_sizes_starts_when_a_small_pod_is_deleted() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 1).await;
-        // Of eight GPUs four are free: room for a leader of three or for workers of two, and not for both.
+        // Four of eight GPUs are free: enough for a leader of three or a worker of two, but not for both.
         for (name, gpus) in [("small", 1), ("large", 3)] {
             home.create(&pod(name).gpus(gpus).annotate("phalanx.dev/run-seconds", "100000").build()).await;
         }
@@ -149,11 +149,11 @@ fn a_small_pod_is_placed_while_ten_gangs_wait() {
         home.eventually("all gangs wait", MINUTE, |home| {
             let groups = home.caches().pod_groups.all();
             let refused =
-                groups.iter().filter_map(|group| initially_scheduled(group)).filter(|said| said.status == "False");
+                groups.iter().filter_map(|group| initially_scheduled(group)).filter(|condition| condition.status == "False");
             (refused.count() == 10).then_some(())
         })
         .await;
-        // By now nodes are held for the first of them.
+        // By now nodes are reserved for the first gang.
         home.advance(MINUTE + MINUTE / 2).await;
         home.create(&pod("small").gpus(1).build()).await;
         home.eventually("the small pod is placed", MINUTE + MINUTE / 2, |home| {
@@ -187,8 +187,8 @@ fn competing_gangs_are_never_partial_and_all_finish() {
                 (home.caches().jobs.all().iter().filter(complete).count() == 3).then_some(())
             })
             .await;
-            // There is room for one and a third: a gang that had begun to be bound before the one before it was wholly
-            // bound would leave both of them partial.
+            // The capacity is enough for one gang and a third. If binds of a gang began before the last one was bound
+            // completely, both would be partial.
             let binds = groups_in_bind_order(&home.history());
             let gangs: Vec<usize> = binds.chunk_by(|one, next| one == next).map(<[String]>::len).collect();
             assert_eq!(gangs, [96, 96, 96], "one gang after the other, each as a whole");
@@ -204,7 +204,7 @@ fn competing_gangs_are_never_partial_and_all_finish() {
 fn a_job_without_scheduling_fields_is_placed_pod_by_pod() {
     on_test_cluster(async {
         let home = TestCluster::start(5, 1).await;
-        // Room for 8 of 12: the others follow as room appears; no pod waits for another.
+        // 8 of 12 fit: the others follow as capacity is freed; no pod waits for another.
         let plain = job("plain").pods(12).gpus(1).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(50));
         home.create(&plain.build()).await;
         home.eventually("eight run while four wait", MINUTE, |home| {
@@ -214,8 +214,8 @@ fn a_job_without_scheduling_fields_is_placed_pod_by_pod() {
         })
         .await;
         let group = home.caches().pod_groups.all().pop().unwrap();
-        assert_eq!(group.min_count(), None, "Basic unless asked for");
-        assert_eq!(home.caches().workloads.all().len(), 1, "it is a workload all the same");
+        assert_eq!(group.min_count(), None, "the default policy is Basic");
+        assert_eq!(home.caches().workloads.all().len(), 1, "a Basic Job has a Workload too");
         home.eventually("all complete", 3 * MINUTE, |home| {
             home.caches()
                 .jobs
@@ -236,7 +236,7 @@ fn a_job_without_scheduling_fields_is_placed_pod_by_pod() {
 fn a_user_created_pod_group_works_without_a_workload() {
     on_test_cluster(async {
         let home = TestCluster::start(5, 1).await;
-        // Pods first: they wait by name for their group.
+        // Pods first: they wait for the group that they name.
         for index in 0..4 {
             home.create(&pod(&format!("w{index}")).gpus(1).group("late").build()).await;
         }
@@ -268,8 +268,8 @@ fn a_gang_that_cannot_fit_has_all_its_pods_and_none_is_placed() {
         })
         .await;
         home.advance(MINUTE).await;
-        let made = home.history().iter().filter(|c| c.resource == "pods" && c.created).count();
-        assert_eq!(made, 72, "one pod for each index");
+        let created = home.history().iter().filter(|c| c.resource == "pods" && c.created).count();
+        assert_eq!(created, 72, "one pod for each index");
         assert!(home.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
     });
 }
@@ -281,18 +281,18 @@ fn a_gang_completes_when_every_component_is_restarted_once() {
         let mut home = TestCluster::start(9, 2).await;
         let gang = job("steady").pods(16).indexed().gang().gpus(1);
         home.create(&gang.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(60)).build()).await;
-        for (part, made) in [(Component::Controllers, 1), (Component::Scheduler, 16), (Component::Nodes, 16)] {
-            home.eventually("pods are there", MINUTE, |home| (home.caches().pods.len() >= made).then_some(())).await;
-            home.restart_component(part);
+        for (component, pods) in [(Component::Controllers, 1), (Component::Scheduler, 16), (Component::Nodes, 16)] {
+            home.eventually("pods exist", MINUTE, |home| (home.caches().pods.len() >= pods).then_some(())).await;
+            home.restart_component(component);
         }
         home.eventually("the gang completes", 3 * MINUTE, |home| {
             home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
         })
         .await;
         let history = home.history();
-        let made = |resource: &str| history.iter().filter(|c| c.resource == resource && c.created).count();
-        let objects = ["pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"].map(made);
-        assert_eq!(objects, [16, 1, 1], "nothing was made twice");
+        let created = |resource: &str| history.iter().filter(|c| c.resource == resource && c.created).count();
+        let objects = ["pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"].map(created);
+        assert_eq!(objects, [16, 1, 1], "no object was created twice");
         assert_eq!(groups_in_bind_order(&history).len(), 16);
     });
 }
@@ -309,7 +309,7 @@ fn a_gang_completes_when_every_third_bind_gets_429() {
             home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
         })
         .await;
-        assert!(home.faults().counts(rule).applied >= 5, "sixteen binds and those that were sent again");
+        assert!(home.faults().counts(rule).applied >= 5, "sixteen binds and the retries");
         assert_eq!(groups_in_bind_order(&home.history()).len(), 16);
     });
 }

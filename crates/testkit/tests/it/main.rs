@@ -3,45 +3,45 @@
 
 mod walk; // one gang Job from submission to the end; read this first
 mod gangs; // all or nothing
-mod pod_groups; // groups that somebody makes by hand: what they wait for, who is next
-mod two_schedulers; // two schedulers give away the same room
-mod own_scheduler; // a scheduler with a filter of one's own
-mod gang_life; // gangs that lose pods, gangs whose scheduler dies, many gangs that wait for each other
-mod gang_runs; // groups that are used again, and groups whose pods come in batches
-mod bare; // where there are no groups
-mod partial; // where the server drops what a Job asks for
+mod pod_groups; // PodGroups created by a user: what they wait for, in which order they are placed
+mod two_schedulers; // two schedulers bind to the same capacity
+mod own_scheduler; // a scheduler with a custom filter
+mod gang_life; // gangs that lose pods, scheduler crashes, many gangs that wait for each other
+mod gang_runs; // groups that are used again, and groups whose pods are created in batches
+mod bare; // servers without groups
+mod partial; // servers that drop scheduling fields
 mod jobs; // counting, failing, deleting, restarting
-mod job_counts; // on both homes: how many pods there are, and when it is over
-mod job_failures; // on both homes: limits, policies, waits and deadlines
-mod job_indexes; // on both homes: indexes that fail or succeed by themselves
-mod job_suspend; // on both homes: no pods, no time, a template that may change
-mod job_owners; // on both homes: whose Jobs and pods they are
-mod job_groups; // on both homes: the groups of Jobs
-mod job_objects; // on both homes: Workloads and PodGroups of Jobs, whoever made them
-mod job_leftovers; // on both homes: Jobs, pods and groups whose time is over
-mod job_writes; // what Jobs cost the server
-mod cron_jobs; // Jobs at given times
-mod cron_jobs_shared; // the same on both homes
-mod schedules; // CronJobs whose clock or schedule is changed under them
-mod evictions; // pods that are asked to go
-mod leftovers; // Jobs and pods whose time is over
-mod lost_binds; // binds without an answer, on both homes
-mod component_health; // what a part says of itself while its server does not answer
-mod metrics; // what the controllers count
-mod cleanup; // namespaces and groups that go
-mod garbage; // what has lost its owners
-mod groups; // groups as objects of their own
-mod objects; // the objects of Jobs: who gets them, whose are used, what suspension leaves
-mod owners; // Jobs whose Workload is that of an owner further up
-mod compiled; // what the library compiles is what is made
-mod composites; // groups of groups
-mod gates; // features and settings, switched while objects live
-mod faults; // the same while things go wrong between the parts and the server
+mod job_counts; // on both test clusters: numbers of pods and completion
+mod job_failures; // on both test clusters: limits, policies, backoff and deadlines
+mod job_indexes; // on both test clusters: backoff limits per index and success policies
+mod job_suspend; // on both test clusters: suspension and mutable templates
+mod job_owners; // on both test clusters: managedBy, adoption and release
+mod job_groups; // on both test clusters: the groups of Jobs
+mod job_objects; // on both test clusters: Workloads and PodGroups of Jobs, also those of users
+mod job_leftovers; // on both test clusters: deletion of finished Jobs, pods and groups
+mod job_writes; // the number of requests that Jobs cause
+mod cron_jobs; // CronJobs
+mod cron_jobs_shared; // CronJobs on both test clusters
+mod schedules; // CronJobs whose clock or schedule changes
+mod evictions; // evictions and disruption budgets
+mod leftovers; // TTL and pod garbage collection
+mod lost_binds; // binds without a response, on both test clusters
+mod component_health; // /readyz and /livez of a component while its server does not respond
+mod metrics; // the metrics of the controllers
+mod cleanup; // deletion of namespaces and groups
+mod garbage; // the garbage collector
+mod groups; // groups as independent objects
+mod objects; // the scheduling objects of Jobs: which Jobs get them, whose are used, suspension
+mod owners; // Jobs whose Workload belongs to an ancestor
+mod compiled; // the controller creates what the library compiles
+mod composites; // CompositePodGroups
+mod gates; // gates and settings that change while objects exist
+mod faults; // Jobs and gangs with faults between the components and the server
 mod scenarios; // what users do with Jobs, step by step
-mod end_state; // what a run leaves behind, and what must hold on the way there
-mod scenario_run; // a scenario, played while things go wrong
-mod restarts; // the controllers end before or after any of their writes
-mod kills; // the same again and again, on both homes
-mod watches; // the parts hear badly
-mod fault_layer; // what each fault does
-mod fuzz_seeds; // what fuzzing has found, replayed
+mod end_state; // the end state of a run, and the invariants at every write
+mod scenario_run; // a scenario with faults
+mod restarts; // the controllers crash before or after any of their writes
+mod kills; // repeated kills of the controllers, on both test clusters
+mod watches; // faulty watches
+mod fault_layer; // the effect of each fault
+mod fuzz_seeds; // the seeds of the fuzz targets, replayed

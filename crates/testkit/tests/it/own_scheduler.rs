@@ -1,4 +1,4 @@
-//! A scheduler with a filter of one's own beside the usual one.
+//! A second scheduler with a custom filter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn a_scheduler_with_a_custom_filter_places_the_gangs_that_name_it() {
         let builder =
             scheduler::Builder::new(home.client(), clock, Random::seeded(2)).with_scheduler_name(SCHEDULER_NAME);
         let running =
-            tokio::spawn(builder.with_filter(Arc::new(LastNodeOnly)).expect("a static filter has a place").run());
+            tokio::spawn(builder.with_filter(Arc::new(LastNodeOnly)).expect("a static filter can be added").run());
         let gang =
             |name: &str, pods| job(name).pods(pods).indexed().gang().gpus(1).pod_spec("schedulerName", SCHEDULER_NAME);
         home.create(&gang("fits", 4).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(600)).build()).await;
@@ -66,7 +66,7 @@ fn a_scheduler_with_a_custom_filter_places_the_gangs_that_name_it() {
             .await;
         assert!(nodes.iter().all(|node| node == "node-3"), "{nodes:?}");
         let group = home.pods_of("too-large")[0].group_name().unwrap().to_owned();
-        let message = home.wait_for_event("FailedScheduling", &group).await.expect("the scheduler lives");
+        let message = home.wait_for_event("FailedScheduling", &group).await.expect("the scheduler runs");
         assert!(message.contains("3 of 4 nodes were not the last"), "{message}");
         running.abort();
     });

@@ -1,4 +1,4 @@
-//! Jobs that ask for more than the server keeps: on virtual time with a gate off, and on a real control plane.
+//! Jobs with fields that the server drops: on virtual time with a gate off, and on the real control plane.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ fn a_gang_whose_topology_the_server_drops_reports_it_and_runs_without() {
                 home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
             })
             .await;
-        let told = |condition: &&Condition| condition.kind == "SchedulingFallback" && condition.status == "True";
-        let told = job.status.conditions.iter().find(told).expect("the Job says what is missing");
-        assert_eq!(told.reason, "FieldsDropped");
-        assert!(told.message.contains("schedulingConstraints.topology from Workload gang-"), "{}", told.message);
-        let group = home.caches().pod_groups.all().pop().expect("its group");
-        assert_eq!((group.min_count(), group.topology_key()), (Some(4), None), "a gang all the same");
+        let is_fallback = |condition: &&Condition| condition.kind == "SchedulingFallback" && condition.status == "True";
+        let fallback = job.status.conditions.iter().find(is_fallback).expect("the Job reports the dropped fields");
+        assert_eq!(fallback.reason, "FieldsDropped");
+        assert!(fallback.message.contains("schedulingConstraints.topology from Workload gang-"), "{}", fallback.message);
+        let group = home.caches().pod_groups.all().pop().expect("the Job has a group");
+        assert_eq!((group.min_count(), group.topology_key()), (Some(4), None), "it is still a gang");
         let history = home.history();
         let at = |what: &str, find: &dyn Fn(&serde_json::Value) -> bool, resource: &str| {
             let change = history.iter().find(|change| change.resource == resource && find(&change.object));
             change.unwrap_or_else(|| panic!("{what}: no such write")).revision
         };
-        let said =
+        let reported =
             at("condition", &|job| job["status"]["conditions"].to_string().contains("FieldsDropped"), "batch/jobs");
-        assert!(said < at("pod", &|_| true, "pods"), "it is said before the first pod is made");
+        assert!(reported < at("pod", &|_| true, "pods"), "it is reported before the first pod is created");
     });
 }

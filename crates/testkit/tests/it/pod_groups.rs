@@ -1,4 +1,4 @@
-//! PodGroups and pods that somebody makes by hand, on both homes: when a group waits, what it waits for, who is next.
+//! PodGroups and pods created by a user, on both test clusters: when a group waits, for what, and the queue order.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use testkit::{TestCluster, job, on_paused_clock, on_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A gang, or with no number a Basic group.
+/// Creates a gang, or without `min_count` a Basic group.
 async fn group(home: &TestCluster, name: &str, min_count: Option<u32>) {
     let policy = min_count.map_or(json!({"basic": {}}), |min_count| json!({"gang": {"minCount": min_count}}));
     let spec = json!({"schedulingPolicy": policy});
@@ -18,7 +18,7 @@ async fn group(home: &TestCluster, name: &str, min_count: Option<u32>) {
         .await;
 }
 
-/// Pods of a group that run until somebody ends them.
+/// Creates pods of a group that run until they are deleted.
 async fn members(home: &TestCluster, group: &str, numbers: std::ops::Range<u32>, gpus: i32) {
     for number in numbers {
         let member = pod(&format!("{group}-{number}")).group(group).gpus(gpus);
@@ -26,7 +26,7 @@ async fn members(home: &TestCluster, group: &str, numbers: std::ops::Range<u32>,
     }
 }
 
-/// How many pods of a group are on a node and are to stay there.
+/// How many pods of a group are bound and not being deleted.
 fn count_bound(home: &TestCluster, group: &str) -> usize {
     let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
     of_group.filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting()).count()
@@ -39,12 +39,12 @@ async fn until_bound(home: &TestCluster, group: &str, count: usize) {
     .await;
 }
 
-/// Waits until it is said that the group waits, and returns why.
+/// Waits until a condition reports that the group waits, and returns its message.
 async fn until_refused(home: &TestCluster, name: &str) -> String {
-    home.eventually(&format!("{name} is told to wait"), MINUTE, |home| {
+    home.eventually(&format!("{name} is reported as waiting"), MINUTE, |home| {
         let group = home.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
-        let told = |held: &&Condition| held.kind == "PodGroupInitiallyScheduled" && held.status == "False";
-        group.status.conditions.iter().find(told).map(|held| held.message.clone())
+        let waits = |one: &&Condition| one.kind == "PodGroupInitiallyScheduled" && one.status == "False";
+        group.status.conditions.iter().find(waits).map(|one| one.message.clone())
     })
     .await
 }
@@ -73,7 +73,7 @@ fn gangs_wait_for_group_quorum_and_capacity_without_blocking_each_other() {
         assert_eq!(
             (count_bound(&home, "early"), count_bound(&home, "few")),
             (0, 0),
-            "one lacks its group, the other a pod"
+            "one lacks its group, the other lacks a pod"
         );
         group(&home, "early", Some(2)).await;
         members(&home, "few", 2..3, 0).await;
@@ -87,8 +87,8 @@ fn gangs_wait_for_group_quorum_and_capacity_without_blocking_each_other() {
         until_bound(&home, "small", 1).await;
         members(&home, "small", 1..2, 0).await;
         until_bound(&home, "small", 2).await;
-        assert_eq!(count_bound(&home, "large"), 0, "room for one of three is room for none");
-        // Of a Basic group each pod that fits is placed.
+        assert_eq!(count_bound(&home, "large"), 0, "a gang of which one pod of three fits is not placed");
+        // Every pod of a Basic group that fits is placed.
         group(&home, "basic", None).await;
         members(&home, "basic", 0..3, 1).await;
         until_bound(&home, "basic", 2).await;
@@ -103,7 +103,7 @@ fn a_waiting_gang_is_retried_on_uncordon_pod_deletion_and_lower_min_count() {
     on_test_cluster(async {
         let home = TestCluster::start(3, 2).await;
         let node =
-            home.eventually("both nodes are there", MINUTE, |home| home.caches().nodes.all().get(1).cloned()).await;
+            home.eventually("both nodes exist", MINUTE, |home| home.caches().nodes.all().get(1).cloned()).await;
         let node = node.metadata.name.as_str();
         cordon(&home, node, true).await;
         group(&home, "first", Some(2)).await;
@@ -134,7 +134,7 @@ fn waiting_gangs_are_placed_in_creation_order() {
         group(&home, "filler", Some(1)).await;
         members(&home, "filler", 0..1, 8).await;
         until_bound(&home, "filler", 1).await;
-        // By their names they would go the other way round.
+        // The order of their names is the reverse.
         for name in ["c", "b", "a"] {
             group(&home, name, Some(2)).await;
             members(&home, name, 0..2, 4).await;
@@ -158,17 +158,17 @@ fn pods_beyond_min_count_are_placed_when_capacity_is_free() {
         group(&home, "gang", Some(2)).await;
         members(&home, "gang", 0..4, 4).await;
         until_bound(&home, "gang", 2).await;
-        home.eventually("the gang counts as scheduled", MINUTE, |home| {
+        home.eventually("the gang is reported as scheduled", MINUTE, |home| {
             let group = home.pod_groups().pop()?;
             Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
         })
         .await;
-        let on_node = home.pods().into_iter().find(|pod| pod.node_name().is_some()).expect("two of them");
-        let gone = on_node.metadata.name.as_str();
-        delete_pods(&home, &[gone]).await;
-        home.eventually("another one has its place", MINUTE, |home| {
+        let on_node = home.pods().into_iter().find(|pod| pod.node_name().is_some()).expect("two pods are bound");
+        let deleted = on_node.metadata.name.as_str();
+        delete_pods(&home, &[deleted]).await;
+        home.eventually("another pod is bound instead", MINUTE, |home| {
             let names = home.pods().into_iter().filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting());
-            (names.filter(|pod| pod.metadata.name != *gone).count() == 2).then_some(())
+            (names.filter(|pod| pod.metadata.name != *deleted).count() == 2).then_some(())
         })
         .await;
     });
@@ -190,7 +190,7 @@ fn a_gang_with_pod_anti_affinity_waits_and_reports_that_it_is_unsupported() {
         group(&home, "apart", Some(2)).await;
         for number in 0..2 {
             let mut member = pod(&format!("apart-{number}")).group("apart").build();
-            // One is enough.
+            // One such pod is enough.
             if number == 1 {
                 member["spec"]["affinity"] = apart.clone();
             }
@@ -198,10 +198,10 @@ fn a_gang_with_pod_anti_affinity_waits_and_reports_that_it_is_unsupported() {
         }
         let message = until_refused(&home, "apart").await;
         assert!(message.contains("does not support affinity.podAntiAffinity"), "{message}");
-        home.eventually("the single pod says so, too", MINUTE, |home| {
+        home.eventually("the single pod reports it, too", MINUTE, |home| {
             let single = home.pods().into_iter().find(|pod| pod.metadata.name == "single")?;
-            let told = single.status.conditions.iter().find(|one| one.kind == "PodScheduled")?;
-            told.message.contains("does not support affinity.podAntiAffinity").then_some(())
+            let scheduled = single.status.conditions.iter().find(|one| one.kind == "PodScheduled")?;
+            scheduled.message.contains("does not support affinity.podAntiAffinity").then_some(())
         })
         .await;
         assert_eq!(count_bound(&home, "apart"), 0);
@@ -220,7 +220,7 @@ fn the_scheduler_reads_only_from_its_caches() {
         group(&home, "large", Some(9)).await;
         members(&home, "large", 0..9, 1).await;
         until_refused(&home, "large").await;
-        assert_eq!([read, listed].map(|rule| home.faults().counts(rule).matched), [0, 0], "it works from the caches");
+        assert_eq!([read, listed].map(|rule| home.faults().counts(rule).matched), [0, 0], "it reads only from the caches");
     });
 }
 
@@ -243,12 +243,12 @@ fn without_groups_the_gate_does_not_change_scheduling() {
             .await;
             let history = home.history();
             let pods = history.iter().filter(|change| change.resource == "pods");
-            let told = history.iter().filter(|change| change.resource == "events").map(|event| {
+            let events = history.iter().filter(|change| change.resource == "events").map(|event| {
                 let text = |field: &str| event.object[field].as_str().unwrap_or_default().to_owned();
                 format!("{} {}", text("reason"), text("message"))
             });
             let states = pods.map(|pod| format!("{} {} {}", pod.name(), pod.object["spec"], pod.object["status"]));
-            states.chain(told).collect::<Vec<String>>()
+            states.chain(events).collect::<Vec<String>>()
         })
     };
     let (with, without) = (run(true), run(false));

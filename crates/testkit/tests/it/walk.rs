@@ -1,4 +1,4 @@
-//! One gang Job from submission to bound pods, step by step, as ARCHITECTURE.md tells it.
+//! One gang Job from submission to bound pods, step by step, as ARCHITECTURE.md describes it.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use testkit::{RecordedWrite, TestCluster, job, on_paused_clock, on_test_cluster}
 
 const RACK: &str = "topology.kubernetes.io/rack";
 
-/// One line for each step of the walk, taken from the history of all writes.
+/// One line for each step of the walk, from the history of all writes.
 fn steps(history: &[RecordedWrite]) -> Vec<String> {
     let at = |what: &str, find: &dyn Fn(&&RecordedWrite) -> bool| -> (u64, Value) {
         let change = history.iter().find(find).unwrap_or_else(|| panic!("{what}: no such write"));
         (change.revision.0, change.object.clone())
     };
-    let made = |resource: &'static str| {
+    let created = |resource: &'static str| {
         at(resource, &move |change: &&RecordedWrite| change.resource == resource && change.created)
     };
-    let (posted, stored) = made("batch/jobs");
-    let (workload, compiled) = made("scheduling.k8s.io/workloads");
-    let (group, pod_group) = made("scheduling.k8s.io/podgroups");
-    let (first_pod, pod) = made("pods");
+    let (posted, stored) = created("batch/jobs");
+    let (workload, compiled) = created("scheduling.k8s.io/workloads");
+    let (group, pod_group) = created("scheduling.k8s.io/podgroups");
+    let (first_pod, pod) = created("pods");
     let pods: Vec<&RecordedWrite> = history.iter().filter(|c| c.resource == "pods" && c.created).collect();
     let last_pod = pods.last().unwrap().revision.0;
     let is_bound = |change: &&RecordedWrite| change.resource == "pods" && change.object["spec"]["nodeName"].is_string();
@@ -38,20 +38,20 @@ fn steps(history: &[RecordedWrite]) -> Vec<String> {
     });
 
     assert!(posted < workload && workload < group && group < first_pod, "Workload, then PodGroup, then pods");
-    assert!(last_pod < bound, "no pod of the gang is bound before all of it is there");
+    assert!(last_pod < bound, "no pod of the gang is bound before all of them exist");
     assert!(bound < runs && scheduled < complete, "bound, running, counted");
     vec![
         format!("1 a Job is posted: job/{} at {posted}", name(&stored)),
         format!(
-            "2 it is judged: parallelism {} backoffLimit {}",
+            "2 it is validated: parallelism {} backoffLimit {}",
             stored["spec"]["parallelism"], stored["spec"]["backoffLimit"]
         ),
-        format!("3 it is kept and noticed: uid {}", stored["metadata"]["uid"].as_str().unwrap()),
+        format!("3 it is stored and watched: uid {}", stored["metadata"]["uid"].as_str().unwrap()),
         format!("4 its intent is compiled: {} at {workload}, {} at {group}", name(&compiled), name(&pod_group)),
-        format!("5 its pods are made: {} in group {}", pods.len(), pod["spec"]["schedulingGroup"]["podGroupName"]),
+        format!("5 its pods are created: {} in group {}", pods.len(), pod["spec"]["schedulingGroup"]["podGroupName"]),
         format!("6 the group is ready: minCount {}", pod_group["spec"]["schedulingPolicy"]["gang"]["minCount"]),
         format!("7 it is placed: first on {}", bound_pod["spec"]["nodeName"]),
-        format!("8 it is carried out: first bind at {bound}, condition at {scheduled}"),
+        format!("8 the decision is executed: first bind at {bound}, condition at {scheduled}"),
         format!("9 it runs and is counted: succeeded {} at {complete}", finished["status"]["succeeded"]),
     ]
 }
@@ -65,7 +65,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     conditions.iter().find(|condition| condition["type"] == kind)?["status"].as_str()
 }
 
-/// The walk, to the cascade of its deletion: one line a step.
+/// The walk, up to the cascading deletion: one line for each step.
 async fn walk(home: &TestCluster) -> Vec<String> {
     let trainer = job("trainer").pods(64).indexed().gang().in_topology(RACK).gpus(1);
     home.create(&trainer.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(30)).build()).await;
@@ -76,11 +76,11 @@ async fn walk(home: &TestCluster) -> Vec<String> {
     })
     .await;
     let steps = steps(&home.history());
-    // Events are written behind everything else.
-    home.eventually("controller and scheduler tell of it", minute, |home| {
+    // Events are written last.
+    home.eventually("controller and scheduler have written their Events", minute, |home| {
         let history = home.history();
-        let told = |reason: &str| history.iter().any(|c| c.resource == "events" && c.object["reason"] == reason);
-        (told("PodGroupCreated") && told("Scheduled")).then_some(())
+        let has_event = |reason: &str| history.iter().any(|c| c.resource == "events" && c.object["reason"] == reason);
+        (has_event("PodGroupCreated") && has_event("Scheduled")).then_some(())
     })
     .await;
 
