@@ -40,8 +40,8 @@ impl TestCluster {
         let status = json!({"phase": phase, "conditions": all, "containerStatuses": containers});
         self.patch(&format!("{path}/status"), &json!({"status": status})).await;
         // The cache that the test reads next is not older than this write.
-        self.eventually("the cache has the end of the pod", Duration::from_secs(10), |home| {
-            let pods = home.pods();
+        self.eventually("the cache has the end of the pod", Duration::from_secs(10), |cluster| {
+            let pods = cluster.pods();
             let cached = pods.iter().find(|cached| cached.metadata.uid == pod.metadata.uid);
             cached.is_none_or(|cached| cached.is_finished()).then_some(())
         })

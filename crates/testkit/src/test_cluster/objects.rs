@@ -96,8 +96,8 @@ impl TestCluster {
 
     /// Waits until a Job has finished, and returns its terminal condition: `Complete` or `Failed`.
     pub async fn wait_until_ended(&self, name: &str, within: Duration) -> (Arc<JobView>, Condition) {
-        let ended = |home: &TestCluster| {
-            let job = home.job(name)?;
+        let ended = |cluster: &TestCluster| {
+            let job = cluster.job(name)?;
             let is_terminal =
                 |one: &&Condition| ["Complete", "Failed"].contains(&one.kind.as_str()) && one.status == "True";
             let condition = job.status.conditions.iter().find(is_terminal).cloned()?;
@@ -108,9 +108,9 @@ impl TestCluster {
 
     /// Waits until exactly `count` pods of a Job run and it has no other unfinished pods.
     pub async fn wait_until_running(&self, job: &str, count: usize) -> Vec<Arc<PodView>> {
-        let settled = |home: &TestCluster| {
-            let active = home.pods_of(job).into_iter().filter(|pod| !pod.is_finished()).count();
-            let running = home.running_pods(job);
+        let settled = |cluster: &TestCluster| {
+            let active = cluster.pods_of(job).into_iter().filter(|pod| !pod.is_finished()).count();
+            let running = cluster.running_pods(job);
             (running.len() == count && active == count).then_some(running)
         };
         self.eventually(&format!("{count} pods of {job} run"), DEFAULT_TIMEOUT, settled).await
@@ -118,8 +118,10 @@ impl TestCluster {
 
     /// Waits until `is_so` holds for a Job.
     pub async fn wait_for_job(&self, name: &str, what: &str, is_so: impl Fn(&JobView) -> bool) -> Arc<JobView> {
-        self.eventually(&format!("{name}: {what}"), DEFAULT_TIMEOUT, |home| home.job(name).filter(|job| is_so(job)))
-            .await
+        self.eventually(&format!("{name}: {what}"), DEFAULT_TIMEOUT, |cluster| {
+            cluster.job(name).filter(|job| is_so(job))
+        })
+        .await
     }
 
     /// Waits for an Event with this reason on the object of that name, and returns its message. `None` if a concurrent test
@@ -127,10 +129,11 @@ impl TestCluster {
     pub async fn wait_for_event(&self, reason: &str, about: &str) -> Option<String> {
         let what = format!("{about} has an Event {reason}");
         let lost_after = self.now() + EVENT_TIMEOUT;
-        let found = |home: &TestCluster| {
+        let found = |cluster: &TestCluster| {
             let message =
-                home.events(about).into_iter().find(|(found, _)| found == reason).map(|(_, message)| Some(message));
-            message.or_else(|| (home.may_controllers_have_restarted() && home.now() >= lost_after).then_some(None))
+                cluster.events(about).into_iter().find(|(found, _)| found == reason).map(|(_, message)| Some(message));
+            message
+                .or_else(|| (cluster.may_controllers_have_restarted() && cluster.now() >= lost_after).then_some(None))
         };
         self.eventually(&what, DEFAULT_TIMEOUT, found).await
     }

@@ -23,8 +23,8 @@ const NODES: u32 = 16;
 pub fn on_shared_test_cluster<T>(scenario: impl AsyncFnOnce(TestCluster) -> T) -> T {
     if !kube_control_plane::is_chosen() {
         return crate::on_paused_clock(async {
-            let home = TestCluster::with_config(SEED, Config::for_cluster(Cluster::default_of(NODES))).await;
-            scenario(home.in_new_namespace("lab").await).await
+            let cluster = TestCluster::with_config(SEED, Config::for_cluster(Cluster::default_of(NODES))).await;
+            scenario(cluster.in_new_namespace("lab").await).await
         });
     }
     // It runs the proxies of the components, which outlive the test that started them.
@@ -37,13 +37,13 @@ pub fn on_shared_test_cluster<T>(scenario: impl AsyncFnOnce(TestCluster) -> T) -
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let (kube, faults) = shared_control_plane().await;
         let starts_before = kube.component_starts();
-        let home = TestCluster {
+        let cluster = TestCluster {
             backend: TestBackend::Kube(kube),
             faults,
             namespace: String::new(),
             initial_starts: starts_before,
         };
-        scenario(home.in_new_namespace(&format!("lab-{}", COUNT.fetch_add(1, Ordering::Relaxed))).await).await
+        scenario(cluster.in_new_namespace(&format!("lab-{}", COUNT.fetch_add(1, Ordering::Relaxed))).await).await
     })
 }
 

@@ -7,19 +7,21 @@ use testkit::{TestCluster, job, on_test_cluster};
 #[test]
 fn without_groups_every_job_runs_as_plain_pods() {
     on_test_cluster(async {
-        let home = TestCluster::with_gate_off("GenericWorkload", 4, 1).await;
-        home.create(&job("plain").pods(4).gpus(1).build()).await;
+        let cluster = TestCluster::with_gate_off("GenericWorkload", 4, 1).await;
+        cluster.create(&job("plain").pods(4).gpus(1).build()).await;
         // The server drops its scheduling fields before the controller sees them.
-        home.create(&job("gang").pods(4).indexed().gang().gpus(1).build()).await;
-        home.eventually("both complete", Duration::from_secs(60), |home| {
-            let jobs = home.caches().jobs.all();
-            (jobs.iter().filter(|job| job.status.succeeded == 4 && job.status.completion_time.is_some()).count() == 2)
-                .then_some(())
-        })
-        .await;
-        assert!(home.caches().pods.all().iter().all(|pod| pod.group_name().is_none()));
-        assert!(home.caches().workloads.is_empty() && home.caches().pod_groups.is_empty());
-        let history = home.history();
+        cluster.create(&job("gang").pods(4).indexed().gang().gpus(1).build()).await;
+        cluster
+            .eventually("both complete", Duration::from_secs(60), |cluster| {
+                let jobs = cluster.caches().jobs.all();
+                (jobs.iter().filter(|job| job.status.succeeded == 4 && job.status.completion_time.is_some()).count()
+                    == 2)
+                    .then_some(())
+            })
+            .await;
+        assert!(cluster.caches().pods.all().iter().all(|pod| pod.group_name().is_none()));
+        assert!(cluster.caches().workloads.is_empty() && cluster.caches().pod_groups.is_empty());
+        let history = cluster.history();
         let created = history.iter().filter(|change| change.resource == "pods" && change.created).count();
         assert_eq!(created, 8, "one pod for each completion");
     });

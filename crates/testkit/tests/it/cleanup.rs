@@ -13,8 +13,8 @@ const NAMESPACE: &str = "/api/v1/namespaces/lab";
 const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 
 /// A namespace with a gang that runs for ever, a gang that does not fit, a pod nobody places and a free PodGroup.
-async fn populate_namespace(home: &TestCluster) {
-    home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
+async fn populate_namespace(cluster: &TestCluster) {
+    cluster.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
     let mut manifests = vec![
         job("runs").pods(2).indexed().gang().gpus(8).annotate("phalanx.dev/run-seconds", "100000").build(),
         job("waits").pods(8).gang().gpus(8).build(),
@@ -30,24 +30,25 @@ async fn populate_namespace(home: &TestCluster) {
             Some("Pod") => "/api/v1/namespaces/lab/pods",
             _ => "/apis/scheduling.k8s.io/v1beta1/namespaces/lab/podgroups",
         };
-        home.request("POST", collection, manifest).await.unwrap();
+        cluster.request("POST", collection, manifest).await.unwrap();
     }
-    home.eventually("the gang runs", MINUTE, |home| {
-        let pods = home.caches().pods.all();
-        (pods.iter().filter(|pod| pod.metadata.name.starts_with("runs-") && pod.node_name().is_some()).count() == 2)
-            .then_some(())
-    })
-    .await;
+    cluster
+        .eventually("the gang runs", MINUTE, |cluster| {
+            let pods = cluster.caches().pods.all();
+            (pods.iter().filter(|pod| pod.metadata.name.starts_with("runs-") && pod.node_name().is_some()).count() == 2)
+                .then_some(())
+        })
+        .await;
 }
 
-fn lab(home: &TestCluster) -> Option<std::sync::Arc<NamespaceView>> {
-    home.caches().namespaces.get(&ObjectKey::new("", "lab"))
+fn lab(cluster: &TestCluster) -> Option<std::sync::Arc<NamespaceView>> {
+    cluster.caches().namespaces.get(&ObjectKey::new("", "lab"))
 }
 
 /// Everything that lives in the namespace, as the history has it.
-fn objects_in_namespace(home: &TestCluster) -> Vec<String> {
+fn objects_in_namespace(cluster: &TestCluster) -> Vec<String> {
     let mut there = std::collections::BTreeSet::new();
-    for change in home.history().iter().filter(|change| change.object["metadata"]["namespace"] == "lab") {
+    for change in cluster.history().iter().filter(|change| change.object["metadata"]["namespace"] == "lab") {
         let id = format!("{} {}", change.resource, change.name());
         if change.deleted {
             there.remove(&id)
@@ -61,30 +62,30 @@ fn objects_in_namespace(home: &TestCluster) -> Vec<String> {
 #[test]
 fn a_deleted_namespace_is_removed_with_all_its_objects() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(5, Cluster::default_of(4)).await;
-        populate_namespace(&home).await;
-        home.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
-        home.eventually("gone", 3 * MINUTE, |home| lab(home).is_none().then_some(())).await;
-        assert_eq!(objects_in_namespace(&home), Vec::<String>::new());
-        assert!(home.request("GET", NAMESPACE, &Value::Null).await.is_err());
-        home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
-        home.create(&job("next").build()).await;
+        let cluster = TestCluster::embedded(5, Cluster::default_of(4)).await;
+        populate_namespace(&cluster).await;
+        cluster.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
+        cluster.eventually("gone", 3 * MINUTE, |cluster| lab(cluster).is_none().then_some(())).await;
+        assert_eq!(objects_in_namespace(&cluster), Vec::<String>::new());
+        assert!(cluster.request("GET", NAMESPACE, &Value::Null).await.is_err());
+        cluster.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
+        cluster.create(&job("next").build()).await;
     });
 }
 
 #[test]
 fn a_namespace_waits_for_finalizers_and_reports_them() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
-        home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
+        let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
+        cluster.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
         let mut held = pod("held").build();
         held["metadata"]["namespace"] = json!("lab");
         held["metadata"]["finalizers"] = json!(["example.com/x"]);
-        home.request("POST", "/api/v1/namespaces/lab/pods", &held).await.unwrap();
-        home.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
-        let namespace = home
-            .eventually("told", MINUTE, |home| {
-                lab(home).filter(|lab| Condition::is_true(&lab.status.conditions, "NamespaceFinalizersRemaining"))
+        cluster.request("POST", "/api/v1/namespaces/lab/pods", &held).await.unwrap();
+        cluster.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
+        let namespace = cluster
+            .eventually("told", MINUTE, |cluster| {
+                lab(cluster).filter(|lab| Condition::is_true(&lab.status.conditions, "NamespaceFinalizersRemaining"))
             })
             .await;
         let said = |kind: &str| {
@@ -96,10 +97,10 @@ fn a_namespace_waits_for_finalizers_and_reports_them() {
         assert_eq!(said("NamespaceContentRemaining").1, "Some resources are remaining: pods. has 1 resource instances");
         assert_eq!(said("NamespaceDeletionDiscoveryFailure").0, "ResourcesDiscovered");
         tokio::time::sleep(10 * MINUTE).await;
-        assert!(lab(&home).is_some(), "it waits as long as it takes");
+        assert!(lab(&cluster).is_some(), "it waits as long as it takes");
         let release = json!({"metadata": {"finalizers": null}});
-        home.request("PATCH", "/api/v1/namespaces/lab/pods/held", &release).await.unwrap();
-        home.eventually("gone", MINUTE, |home| lab(home).is_none().then_some(())).await;
+        cluster.request("PATCH", "/api/v1/namespaces/lab/pods/held", &release).await.unwrap();
+        cluster.eventually("gone", MINUTE, |cluster| lab(cluster).is_none().then_some(())).await;
     });
 }
 
@@ -107,18 +108,18 @@ fn a_namespace_waits_for_finalizers_and_reports_them() {
 fn repeatedly_restarted_controllers_still_empty_a_namespace() {
     for seed in 0..4 {
         on_paused_clock(async {
-            let mut home = TestCluster::embedded(seed, Cluster::default_of(4)).await;
-            populate_namespace(&home).await;
-            home.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
+            let mut cluster = TestCluster::embedded(seed, Cluster::default_of(4)).await;
+            populate_namespace(&cluster).await;
+            cluster.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
             for turn in 0..600 {
                 tokio::time::sleep(Duration::from_millis(37 * (1 + (seed + turn) % 29))).await;
-                if lab(&home).is_none() {
-                    assert_eq!(objects_in_namespace(&home), Vec::<String>::new());
+                if lab(&cluster).is_none() {
+                    assert_eq!(objects_in_namespace(&cluster), Vec::<String>::new());
                     return;
                 }
-                home.restart_component(Component::Controllers);
+                cluster.restart_component(Component::Controllers);
             }
-            panic!("seed {seed}: still there: {:?}", objects_in_namespace(&home));
+            panic!("seed {seed}: still there: {:?}", objects_in_namespace(&cluster));
         });
     }
 }
@@ -126,23 +127,26 @@ fn repeatedly_restarted_controllers_still_empty_a_namespace() {
 #[test]
 fn a_deleted_group_stays_until_its_pods_have_finished() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
+        let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
         let group = json!({
             "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
         });
-        home.create(&group).await;
+        cluster.create(&group).await;
         for (name, seconds) in [("short", "30"), ("long", "90")] {
-            home.create(&pod(name).group("g").annotate("phalanx.dev/run-seconds", seconds).build()).await;
+            cluster.create(&pod(name).group("g").annotate("phalanx.dev/run-seconds", seconds).build()).await;
         }
-        let bound =
-            |home: &TestCluster| home.caches().pods.all().iter().all(|pod| pod.node_name().is_some()).then_some(());
-        home.eventually("bound", MINUTE, bound).await;
-        home.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
+        let bound = |cluster: &TestCluster| {
+            cluster.caches().pods.all().iter().all(|pod| pod.node_name().is_some()).then_some(())
+        };
+        cluster.eventually("bound", MINUTE, bound).await;
+        cluster.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
         tokio::time::sleep(MINUTE).await;
         let key = ObjectKey::new("default", "g");
-        assert!(home.caches().pod_groups.get(&key).is_some_and(|group| group.metadata.is_deleting()));
-        home.eventually("gone", MINUTE, |home| home.caches().pod_groups.get(&key).is_none().then_some(())).await;
-        let history = home.history();
+        assert!(cluster.caches().pod_groups.get(&key).is_some_and(|group| group.metadata.is_deleting()));
+        cluster
+            .eventually("gone", MINUTE, |cluster| cluster.caches().pod_groups.get(&key).is_none().then_some(()))
+            .await;
+        let history = cluster.history();
         let revision = |found: &dyn Fn(&testkit::RecordedWrite) -> bool| {
             history.iter().find(|change| found(change)).unwrap().revision
         };
@@ -157,22 +161,24 @@ fn a_deleted_group_stays_until_its_pods_have_finished() {
 #[test]
 fn a_foreign_pod_blocks_neither_the_deletion_of_a_group_nor_of_its_job() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
-        home.create(&job("train").pods(2).gang().annotate("phalanx.dev/run-seconds", "100000").build()).await;
-        let group = home.eventually("a group", MINUTE, |home| home.caches().pod_groups.all().pop()).await;
-        home.create(&pod("foreign").group(&group.metadata.name).build()).await;
-        home.eventually("the gang runs", MINUTE, |home| {
-            let pods = home.caches().pods.all();
-            (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(())
-        })
-        .await;
+        let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
+        cluster.create(&job("train").pods(2).gang().annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        let group = cluster.eventually("a group", MINUTE, |cluster| cluster.caches().pod_groups.all().pop()).await;
+        cluster.create(&pod("foreign").group(&group.metadata.name).build()).await;
+        cluster
+            .eventually("the gang runs", MINUTE, |cluster| {
+                let pods = cluster.caches().pods.all();
+                (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(())
+            })
+            .await;
         let path = "/apis/batch/v1/namespaces/default/jobs/train";
-        home.request("DELETE", path, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
-        home.eventually("Job and group go", MINUTE, |home| {
-            (home.caches().jobs.all().is_empty() && home.caches().pod_groups.all().is_empty()).then_some(())
-        })
-        .await;
-        let left = home.caches().pods.all();
+        cluster.request("DELETE", path, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
+        cluster
+            .eventually("Job and group go", MINUTE, |cluster| {
+                (cluster.caches().jobs.all().is_empty() && cluster.caches().pod_groups.all().is_empty()).then_some(())
+            })
+            .await;
+        let left = cluster.caches().pods.all();
         assert_eq!(left.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>(), ["foreign"]);
         assert_eq!(left[0].node_name(), None, "it waits for another group of that name");
     });
@@ -181,11 +187,11 @@ fn a_foreign_pod_blocks_neither_the_deletion_of_a_group_nor_of_its_job() {
 #[test]
 fn an_unused_group_is_deleted_at_once() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
+        let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
         let group = json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}});
-        home.create(&group).await;
-        home.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
-        let gone = |home: &TestCluster| home.caches().pod_groups.all().is_empty().then_some(());
-        home.eventually("gone", Duration::from_secs(5), gone).await;
+        cluster.create(&group).await;
+        cluster.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
+        let gone = |cluster: &TestCluster| cluster.caches().pod_groups.all().is_empty().then_some(());
+        cluster.eventually("gone", Duration::from_secs(5), gone).await;
     });
 }

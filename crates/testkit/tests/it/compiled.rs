@@ -45,11 +45,11 @@ fn the_jobs_of_the_proposal_get_the_objects_that_compile_prints() {
     let manifests = [serde_saphyr::from_str(gang).unwrap(), serde_saphyr::from_str(plain).unwrap(), dotted];
     on_paused_clock(async move {
         for manifest in &manifests {
-            let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
-            home.request("POST", JOBS, manifest).await.unwrap();
-            let (job, workload, group) = home
-                .eventually("the objects are there", MINUTE, |home| {
-                    let caches = home.caches();
+            let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
+            cluster.request("POST", JOBS, manifest).await.unwrap();
+            let (job, workload, group) = cluster
+                .eventually("the objects are there", MINUTE, |cluster| {
+                    let caches = cluster.caches();
                     Some((caches.jobs.all().pop()?, caches.workloads.all().pop()?, caches.pod_groups.all().pop()?))
                 })
                 .await;
@@ -59,7 +59,7 @@ fn the_jobs_of_the_proposal_get_the_objects_that_compile_prints() {
                 ("podgroups", &group.metadata.name, serde_json::to_value(want_group).unwrap()),
             ] {
                 let path = format!("{SCHEDULING}/{resource}/{name}");
-                let stored = home.request("GET", &path, &Value::Null).await.unwrap();
+                let stored = cluster.request("GET", &path, &Value::Null).await.unwrap();
                 assert_eq!(as_sent(stored, &want), want);
             }
         }
@@ -73,19 +73,19 @@ fn the_jobs_of_the_proposal_get_the_objects_that_compile_prints() {
 #[test]
 fn a_resized_gang_keeps_its_objects() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
+        let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
         let train = job("train").pods(4).indexed().gang().annotate("phalanx.dev/run-seconds", "600").build();
-        home.create(&train).await;
-        let counts = |home: &TestCluster| {
-            let (workload, group) = (home.caches().workloads.all().pop()?, home.caches().pod_groups.all().pop()?);
+        cluster.create(&train).await;
+        let counts = |cluster: &TestCluster| {
+            let (workload, group) = (cluster.caches().workloads.all().pop()?, cluster.caches().pod_groups.all().pop()?);
             let templates = workload.spec.pod_group_templates.as_ref()?;
             let held = templates[0].scheduling_policy.gang.as_ref()?.min_count;
-            let running = home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+            let running = cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
             Some(((held, group.min_count()?, running), (workload.metadata.uid.clone(), group.metadata.uid.clone())))
         };
         let settled = async |want: (i32, i32, usize)| {
             let what = format!("template, group and pods are {want:?}");
-            home.eventually(&what, MINUTE, |home| counts(home).filter(|(now, _)| *now == want)).await.1
+            cluster.eventually(&what, MINUTE, |cluster| counts(cluster).filter(|(now, _)| *now == want)).await.1
         };
         let objects = settled((4, 4, 4)).await;
         // The number of pods, a count of the user's own, and back to fewer pods: each is a change of the Job alone.
@@ -100,7 +100,7 @@ fn a_resized_gang_keeps_its_objects() {
                 (2, 2, 2),
             ),
         ] {
-            home.request("PATCH", &format!("{JOBS}/train"), &json!({ "spec": spec })).await.unwrap();
+            cluster.request("PATCH", &format!("{JOBS}/train"), &json!({ "spec": spec })).await.unwrap();
             assert_eq!(settled(want).await, objects, "the same Workload and PodGroup");
         }
     });

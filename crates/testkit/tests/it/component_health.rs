@@ -67,14 +67,14 @@ async fn test_cluster_without_scheduler() -> TestCluster {
 }
 
 async fn scheduler(
-    home: &TestCluster,
+    cluster: &TestCluster,
     client: Client,
     health: &Health,
     election: Option<ElectionSettings>,
 ) -> RemoteComponents {
     let config =
         Config { components: [Component::Scheduler].into(), election, ..Config::for_cluster(Cluster::default()) };
-    let clock = Arc::new(TokioClock::starting_at(home.now()));
+    let clock = Arc::new(TokioClock::starting_at(cluster.now()));
     RemoteComponents::start(clock, Random::seeded(3), client, health.clone(), config).await
 }
 
@@ -107,9 +107,10 @@ fn failing(health: &Health, check: &str) -> bool {
 #[test]
 fn a_component_is_not_ready_while_its_server_hangs_or_its_lease_is_lost() {
     on_paused_clock(async {
-        let (home, frozen, health) = (test_cluster_without_scheduler().await, Arc::default(), Health::default());
+        let (cluster, frozen, health) = (test_cluster_without_scheduler().await, Arc::default(), Health::default());
         let election = ElectionSettings::new("phalanx-scheduler", "one");
-        let mut parts = scheduler(&home, with_frozen_requests(home.client(), &frozen), &health, Some(election)).await;
+        let mut parts =
+            scheduler(&cluster, with_frozen_requests(cluster.client(), &frozen), &health, Some(election)).await;
         supervise(&mut parts, SECONDS_20).await;
         assert_eq!(code(&health, "/readyz"), 200);
         frozen.store(true, Ordering::Relaxed);
@@ -128,17 +129,17 @@ fn a_component_is_not_ready_while_its_server_hangs_or_its_lease_is_lost() {
 #[test]
 fn a_scheduler_with_dead_connections_recovers_when_the_server_responds_again() {
     on_paused_clock(async {
-        let (home, lost, health) =
+        let (cluster, lost, health) =
             (test_cluster_without_scheduler().await, Arc::new(watch::Sender::new(false)), Health::default());
-        let mut parts = scheduler(&home, behind_black_hole(home.client(), &lost), &health, None).await;
+        let mut parts = scheduler(&cluster, behind_black_hole(cluster.client(), &lost), &health, None).await;
         supervise(&mut parts, SECONDS_20).await;
         assert_eq!(code(&health, "/readyz"), 200);
         lost.send_replace(true);
         supervise(&mut parts, SECONDS_20).await;
         assert_eq!(code(&health, "/readyz"), 500);
-        home.create(&job("late").pods(4).gang().gpus(1).run_forever().build()).await;
+        cluster.create(&job("late").pods(4).gang().gpus(1).run_forever().build()).await;
         lost.send_replace(false);
-        let bound = || home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let bound = || cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
         let began = Instant::now();
         while bound() < 4 {
             supervise(&mut parts, Duration::from_millis(500)).await;
@@ -153,12 +154,13 @@ fn a_scheduler_with_dead_connections_recovers_when_the_server_responds_again() {
 #[test]
 fn a_standby_component_is_ready() {
     on_paused_clock(async {
-        let (home, frozen) = (test_cluster_without_scheduler().await, Arc::default());
+        let (cluster, frozen) = (test_cluster_without_scheduler().await, Arc::default());
         let (first, second) = (Health::default(), Health::default());
         let election = |name: &str| Some(ElectionSettings::new("phalanx-scheduler", name));
-        let mut one = scheduler(&home, with_frozen_requests(home.client(), &frozen), &first, election("one")).await;
+        let mut one =
+            scheduler(&cluster, with_frozen_requests(cluster.client(), &frozen), &first, election("one")).await;
         supervise(&mut one, SECONDS_20).await;
-        let mut two = scheduler(&home, home.client(), &second, election("two")).await;
+        let mut two = scheduler(&cluster, cluster.client(), &second, election("two")).await;
         frozen.store(true, Ordering::Relaxed);
         tokio::join!(supervise(&mut one, 2 * SECONDS_20), supervise(&mut two, 2 * SECONDS_20));
         assert_eq!([code(&first, "/readyz"), code(&second, "/readyz")], [500, 200]);
@@ -171,24 +173,24 @@ fn a_standby_component_is_ready() {
 #[test]
 fn binds_that_never_complete_fail_liveness() {
     on_paused_clock(async {
-        let (home, health) = (test_cluster_without_scheduler().await, Health::default());
-        let client = home.faults().wrap("kube-scheduler", home.client());
-        let mut parts = scheduler(&home, client, &health, None).await;
-        home.inject_fault(FaultRule::on(
+        let (cluster, health) = (test_cluster_without_scheduler().await, Health::default());
+        let client = cluster.faults().wrap("kube-scheduler", cluster.client());
+        let mut parts = scheduler(&cluster, client, &health, None).await;
+        cluster.inject_fault(FaultRule::on(
             writes().by_user("kube-scheduler").on_subresource("binding"),
             Fault::BlackHole,
         ));
         let unreadable = Fault::Respond(InjectedStatus::InternalError);
-        home.inject_fault(FaultRule::on(verb(Verb::Get).by_user("kube-scheduler").on_resource("pods"), unreadable));
-        home.create(&job("gang").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
+        cluster.inject_fault(FaultRule::on(verb(Verb::Get).by_user("kube-scheduler").on_resource("pods"), unreadable));
+        cluster.create(&job("gang").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
         supervise(&mut parts, Duration::from_secs(110)).await;
         assert_eq!(code(&health, "/livez"), 200);
         supervise(&mut parts, SECONDS_20).await;
         assert_eq!(code(&health, "/livez"), 500);
-        home.faults().clear();
+        cluster.faults().clear();
         supervise(&mut parts, SECONDS_20).await;
         assert_eq!(code(&health, "/livez"), 200);
-        let bound = home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let bound = cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
         assert_eq!(bound, 4);
         parts.stop().await;
     });

@@ -24,10 +24,10 @@ fn item(name: &str, min_count: i32, children: Vec<WorkloadItem>) -> WorkloadItem
 }
 
 /// Creates a Workload and its groups in the order that the library gives. The owner is a Job that does nothing.
-async fn create_tree(home: &TestCluster) -> Vec<BuiltGroup> {
+async fn create_tree(cluster: &TestCluster) -> Vec<BuiltGroup> {
     let mut idle = job("owner").pods(1).spec("suspend", true).build();
     idle["spec"]["template"]["spec"]["schedulingGroup"] = json!({"podGroupName": "somebody-elses"});
-    let owner = home.create(&idle).await;
+    let owner = cluster.create(&idle).await;
     let owner = OwnerReference {
         api_version: "batch/v1".to_owned(),
         kind: "Job".to_owned(),
@@ -45,7 +45,7 @@ async fn create_tree(home: &TestCluster) -> Vec<BuiltGroup> {
         ..BuildOptions::default()
     };
     let workload = Builder::new(root, options.clone()).build_workload().unwrap();
-    let kept = home.create(&serde_json::to_value(workload).unwrap()).await;
+    let kept = cluster.create(&serde_json::to_value(workload).unwrap()).await;
     let kept = serde_json::from_value(kept).unwrap();
     let group_owners = vec![workload_owner(&kept, SchedulingVersion::V1beta1)];
     let groups = Builder::from_workload(kept, BuildOptions { group_owners, ..options }).build_groups().unwrap();
@@ -56,18 +56,18 @@ async fn create_tree(home: &TestCluster) -> Vec<BuiltGroup> {
         };
         if let Some(parent) = group.parent() {
             let path = format!("{ALPHA}/compositepodgroups/{parent}");
-            home.request("GET", &path, &Value::Null).await.expect("a parent is there before its children");
+            cluster.request("GET", &path, &Value::Null).await.expect("a parent is there before its children");
         }
-        home.request("POST", &path, &document.unwrap()).await.unwrap();
+        cluster.request("POST", &path, &document.unwrap()).await.unwrap();
     }
     groups
 }
 
 /// The templates of all groups there are.
-async fn remaining_templates(home: &TestCluster) -> Vec<String> {
+async fn remaining_templates(cluster: &TestCluster) -> Vec<String> {
     let mut templates = Vec::new();
     for path in [format!("{ALPHA}/compositepodgroups"), format!("{BETA}/podgroups")] {
-        let list = home.request("GET", &path, &Value::Null).await.unwrap();
+        let list = cluster.request("GET", &path, &Value::Null).await.unwrap();
         let items = list["items"].as_array().unwrap();
         let template = |item: &Value| item["spec"]["workloadRef"]["templateName"].as_str().unwrap().to_owned();
         templates.extend(items.iter().map(template));
@@ -77,27 +77,27 @@ async fn remaining_templates(home: &TestCluster) -> Vec<String> {
 }
 
 /// Waits, for a while of virtual time, until only groups of these templates are left.
-async fn wait_until_remaining(home: &TestCluster, want: &[&str]) {
+async fn wait_until_remaining(cluster: &TestCluster, want: &[&str]) {
     for _ in 0..300 {
-        if remaining_templates(home).await == want {
+        if remaining_templates(cluster).await == want {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    assert_eq!(remaining_templates(home).await, want);
+    assert_eq!(remaining_templates(cluster).await, want);
 }
 
 // Shows: S004-52
 #[test]
 fn a_tree_of_groups_is_created_parents_first_and_deleted_with_its_owner() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
-        create_tree(&home).await;
-        assert_eq!(remaining_templates(&home).await, ["driver", "set", "stage", "workers"]);
+        let cluster = TestCluster::embedded(11, Cluster::default_of(1)).await;
+        create_tree(&cluster).await;
+        assert_eq!(remaining_templates(&cluster).await, ["driver", "set", "stage", "workers"]);
         let path = "/apis/batch/v1/namespaces/default/jobs/owner";
-        home.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
-        wait_until_remaining(&home, &[]).await;
-        let workloads = home.request("GET", &format!("{BETA}/workloads"), &Value::Null).await.unwrap();
+        cluster.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
+        wait_until_remaining(&cluster, &[]).await;
+        let workloads = cluster.request("GET", &format!("{BETA}/workloads"), &Value::Null).await.unwrap();
         assert_eq!(workloads["items"], json!([]));
     });
 }
@@ -105,8 +105,8 @@ fn a_tree_of_groups_is_created_parents_first_and_deleted_with_its_owner() {
 #[test]
 fn a_protected_composite_stays_until_its_last_child_is_deleted() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
-        let groups = create_tree(&home).await;
+        let cluster = TestCluster::embedded(11, Cluster::default_of(1)).await;
+        let groups = create_tree(&cluster).await;
         let path = |template: &str| {
             let group = groups.iter().find(|group| group.template() == template).unwrap();
             match group {
@@ -116,19 +116,19 @@ fn a_protected_composite_stays_until_its_last_child_is_deleted() {
         };
         let protected = json!({"metadata": {"finalizers": [api::scheduling::PROTECTION_FINALIZER]}});
         for template in ["set", "stage"] {
-            home.request("PATCH", &path(template), &protected).await.unwrap();
-            home.request("DELETE", &path(template), &json!({})).await.unwrap();
+            cluster.request("PATCH", &path(template), &protected).await.unwrap();
+            cluster.request("DELETE", &path(template), &json!({})).await.unwrap();
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(
-            remaining_templates(&home).await,
+            remaining_templates(&cluster).await,
             ["driver", "set", "stage", "workers"],
             "both have groups below them"
         );
-        home.request("DELETE", &path("workers"), &json!({})).await.unwrap();
-        wait_until_remaining(&home, &["driver", "set"]).await;
-        home.request("DELETE", &path("driver"), &json!({})).await.unwrap();
-        wait_until_remaining(&home, &[]).await;
+        cluster.request("DELETE", &path("workers"), &json!({})).await.unwrap();
+        wait_until_remaining(&cluster, &["driver", "set"]).await;
+        cluster.request("DELETE", &path("driver"), &json!({})).await.unwrap();
+        wait_until_remaining(&cluster, &[]).await;
     });
 }
 
@@ -137,22 +137,22 @@ fn a_protected_composite_stays_until_its_last_child_is_deleted() {
 #[test]
 fn a_child_group_can_be_deleted_and_recreated_without_affecting_the_others() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
-        let groups = create_tree(&home).await;
+        let cluster = TestCluster::embedded(11, Cluster::default_of(1)).await;
+        let groups = create_tree(&cluster).await;
         let Some(BuiltGroup::Pods(workers)) = groups.iter().find(|group| group.template() == "workers") else {
             panic!("workers are a group of pods")
         };
         let name = workers.metadata.name.as_deref().unwrap();
-        home.request("DELETE", &format!("{BETA}/podgroups/{name}"), &json!({})).await.unwrap();
-        wait_until_remaining(&home, &["driver", "set", "stage"]).await;
+        cluster.request("DELETE", &format!("{BETA}/podgroups/{name}"), &json!({})).await.unwrap();
+        wait_until_remaining(&cluster, &["driver", "set", "stage"]).await;
         let again = serde_json::to_value(workers).unwrap();
-        home.request("POST", &format!("{BETA}/podgroups"), &again).await.unwrap();
-        assert_eq!(remaining_templates(&home).await, ["driver", "set", "stage", "workers"]);
+        cluster.request("POST", &format!("{BETA}/podgroups"), &again).await.unwrap();
+        assert_eq!(remaining_templates(&cluster).await, ["driver", "set", "stage", "workers"]);
     });
 }
 
 /// A gang of two pods below a composite.
-async fn child(home: &TestCluster, name: &str, parent: &str) {
+async fn child(cluster: &TestCluster, name: &str, parent: &str) {
     let document = json!({
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
@@ -163,15 +163,15 @@ async fn child(home: &TestCluster, name: &str, parent: &str) {
             "schedulingPolicy": {"gang": {"minCount": 2}},
         },
     });
-    home.create(&document).await;
+    cluster.create(&document).await;
     for number in 0..2 {
         let member = pod(&format!("{name}-{number}")).group(name).gpus(1);
-        home.create(&member.annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        cluster.create(&member.annotate("phalanx.dev/run-seconds", "100000").build()).await;
     }
 }
 
 /// A CompositePodGroup with this policy, and the Workload that it is made from.
-async fn composite(home: &TestCluster, name: &str, policy: &Value) {
+async fn composite(cluster: &TestCluster, name: &str, policy: &Value) {
     let child = json!({"name": "child", "schedulingPolicy": {"gang": {"minCount": 2}}});
     let template = json!({"name": "root", "schedulingPolicy": policy, "podGroupTemplates": [child]});
     let workload = json!({
@@ -180,46 +180,47 @@ async fn composite(home: &TestCluster, name: &str, policy: &Value) {
         "metadata": {"name": name},
         "spec": {"compositePodGroupTemplates": [template]},
     });
-    home.create(&workload).await;
+    cluster.create(&workload).await;
     let document = json!({
         "apiVersion": "scheduling.k8s.io/v1alpha3",
         "kind": "CompositePodGroup",
-        "metadata": {"name": name, "namespace": home.namespace()},
+        "metadata": {"name": name, "namespace": cluster.namespace()},
         "spec": {"schedulingPolicy": policy, "workloadRef": {"workloadName": name, "templateName": "root"}},
     });
-    let path = format!("/apis/scheduling.k8s.io/v1alpha3/namespaces/{}/compositepodgroups", home.namespace());
-    home.request("POST", &path, &document).await.unwrap();
+    let path = format!("/apis/scheduling.k8s.io/v1alpha3/namespaces/{}/compositepodgroups", cluster.namespace());
+    cluster.request("POST", &path, &document).await.unwrap();
 }
 
 #[test]
 fn a_child_of_a_composite_gang_does_not_start_alone() {
     on_test_cluster(async {
         // Room for one child and a half.
-        let home = TestCluster::start(3, 1).await;
-        home.create(&pod("filler").gpus(5).annotate("phalanx.dev/run-seconds", "100000").build()).await;
-        composite(&home, "both", &json!({"gang": {"minGroupCount": 2}})).await;
-        composite(&home, "loose", &json!({"basic": {}})).await;
-        child(&home, "one", "both").await;
-        child(&home, "two", "both").await;
+        let cluster = TestCluster::start(3, 1).await;
+        cluster.create(&pod("filler").gpus(5).annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        composite(&cluster, "both", &json!({"gang": {"minGroupCount": 2}})).await;
+        composite(&cluster, "loose", &json!({"basic": {}})).await;
+        child(&cluster, "one", "both").await;
+        child(&cluster, "two", "both").await;
         for name in ["one", "two"] {
-            let why = home
-                .eventually(&format!("{name} is told to wait"), Duration::from_secs(60), |home| {
-                    let group = home.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
+            let why = cluster
+                .eventually(&format!("{name} is told to wait"), Duration::from_secs(60), |cluster| {
+                    let group = cluster.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
                     let told = group.status.conditions.iter().find(|one| one.kind == "PodGroupInitiallyScheduled");
                     told.filter(|told| told.status == "False").map(|told| told.message.clone())
                 })
                 .await;
             assert!(why.contains("compositepodgroup") && why.contains("/both requests more than Basic"), "{why}");
         }
-        let bound = |home: &TestCluster, name: &str| {
-            let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(name));
+        let bound = |cluster: &TestCluster, name: &str| {
+            let of_group = cluster.pods().into_iter().filter(|pod| pod.group_name() == Some(name));
             of_group.filter(|pod| pod.node_name().is_some()).count()
         };
-        child(&home, "three", "loose").await;
-        home.eventually("a child of a Basic one starts", Duration::from_secs(60), |home| {
-            (bound(home, "three") == 2).then_some(())
-        })
-        .await;
-        assert_eq!((bound(&home, "one"), bound(&home, "two")), (0, 0));
+        child(&cluster, "three", "loose").await;
+        cluster
+            .eventually("a child of a Basic one starts", Duration::from_secs(60), |cluster| {
+                (bound(cluster, "three") == 2).then_some(())
+            })
+            .await;
+        assert_eq!((bound(&cluster, "one"), bound(&cluster, "two")), (0, 0));
     });
 }

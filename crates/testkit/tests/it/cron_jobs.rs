@@ -37,8 +37,8 @@ fn created<'a>(history: &'a [RecordedWrite], resource: &'a str) -> impl Iterator
 }
 
 /// When each Job was made, in order of the store: `name created scheduled`, the minute of the name counted from new year.
-fn starts(home: &TestCluster) -> Vec<(i64, String)> {
-    let history = home.history();
+fn starts(cluster: &TestCluster) -> Vec<(i64, String)> {
+    let history = cluster.history();
     let start = |change: &RecordedWrite| {
         let minute: i64 = change.name().strip_prefix("c-").unwrap().parse().unwrap();
         (minute - NEW_YEAR, change.object["metadata"]["creationTimestamp"].as_str().unwrap().to_owned())
@@ -47,9 +47,9 @@ fn starts(home: &TestCluster) -> Vec<(i64, String)> {
 }
 
 /// Names of the Jobs, Workloads and PodGroups that are there.
-fn existing_names(home: &TestCluster) -> BTreeMap<String, BTreeSet<String>> {
+fn existing_names(cluster: &TestCluster) -> BTreeMap<String, BTreeSet<String>> {
     let mut there: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for change in home.history() {
+    for change in cluster.history() {
         let names = there.entry(change.resource.clone()).or_default();
         if change.deleted {
             names.remove(change.name())
@@ -61,9 +61,9 @@ fn existing_names(home: &TestCluster) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The most Jobs of the CronJob that had not ended at any one time.
-fn max_concurrent_jobs(home: &TestCluster) -> usize {
+fn max_concurrent_jobs(cluster: &TestCluster) -> usize {
     let (mut unfinished, mut most) = (BTreeSet::new(), 0);
-    for change in home.history().iter().filter(|change| change.resource == "batch/jobs") {
+    for change in cluster.history().iter().filter(|change| change.resource == "batch/jobs") {
         let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let ended = conditions.iter().any(|held| matches!(held["type"].as_str(), Some("Complete" | "Failed")));
         if ended || change.deleted {
@@ -76,8 +76,8 @@ fn max_concurrent_jobs(home: &TestCluster) -> usize {
     most
 }
 
-fn reasons(home: &TestCluster) -> BTreeSet<String> {
-    let history = home.history();
+fn reasons(cluster: &TestCluster) -> BTreeSet<String> {
+    let history = cluster.history();
     let about = created(&history, "events").filter(|event| event.object["involvedObject"]["kind"] == "CronJob");
     about.map(|event| event.object["reason"].as_str().unwrap().to_owned()).collect()
 }
@@ -86,43 +86,43 @@ fn reasons(home: &TestCluster) -> BTreeSet<String> {
 #[test]
 fn each_scheduled_time_gets_its_own_gang_and_old_jobs_are_deleted_with_their_objects() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(2)).await;
         let gang = job_running_for(5).pods(2).gang();
-        home.create(&cron_job("* * * * *", gang, json!({"successfulJobsHistoryLimit": 1}))).await;
-        home.advance(MINUTE * 4 + MINUTE / 2).await;
+        cluster.create(&cron_job("* * * * *", gang, json!({"successfulJobsHistoryLimit": 1}))).await;
+        cluster.advance(MINUTE * 4 + MINUTE / 2).await;
         let want: Vec<_> = (1..=4).map(|minute| (minute, format!("2026-01-01T00:0{minute}:00Z"))).collect();
-        assert_eq!(starts(&home), want, "one Job for each minute, in its very second");
-        let history = home.history();
+        assert_eq!(starts(&cluster), want, "one Job for each minute, in its very second");
+        let history = cluster.history();
         for resource in ["scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"] {
             let owners: Vec<_> = created(&history, resource)
                 .map(|object| &object.object["metadata"]["ownerReferences"][0]["name"])
                 .collect();
             let jobs: Vec<_> = created(&history, "batch/jobs").map(|job| &job.object["metadata"]["name"]).collect();
             assert_eq!(owners, jobs, "each Job its own, and one: {resource}");
-            assert_eq!(existing_names(&home)[resource].len(), 1, "{resource} of Jobs that were dropped are gone");
+            assert_eq!(existing_names(&cluster)[resource].len(), 1, "{resource} of Jobs that were dropped are gone");
         }
-        let jobs = &existing_names(&home)["batch/jobs"];
+        let jobs = &existing_names(&cluster)["batch/jobs"];
         assert_eq!(*jobs, BTreeSet::from([format!("c-{}", NEW_YEAR + 4)]), "the history keeps one");
-        assert_eq!(existing_names(&home)["pods"].len(), 2);
-        let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+        assert_eq!(existing_names(&cluster)["pods"].len(), 2);
+        let status = &cluster.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!(status["active"], Value::Null);
         assert_eq!(status["lastScheduleTime"], "2026-01-01T00:04:00Z");
         assert!(status["lastSuccessfulTime"].as_str().unwrap().starts_with("2026-01-01T00:04:0"), "{status}");
         let told = ["SawCompletedJob", "SuccessfulCreate", "SuccessfulDelete"].map(str::to_owned);
-        assert_eq!(reasons(&home), told.into());
+        assert_eq!(reasons(&cluster), told.into());
     });
 }
 
 #[test]
 fn the_example_runs_a_gang_every_five_minutes() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let text = include_str!("../../../../examples/cron-job.yaml");
-        home.create(&serde_saphyr::from_str(text).unwrap()).await;
-        home.advance(MINUTE * 11).await;
+        cluster.create(&serde_saphyr::from_str(text).unwrap()).await;
+        cluster.advance(MINUTE * 11).await;
         let name = |minute: i64| format!("evaluation-{}", NEW_YEAR + minute);
-        assert_eq!(existing_names(&home)["batch/jobs"], BTreeSet::from([name(5), name(10)]));
-        assert_eq!(existing_names(&home)["pods"].len(), 8);
+        assert_eq!(existing_names(&cluster)["batch/jobs"], BTreeSet::from([name(5), name(10)]));
+        assert_eq!(existing_names(&cluster)["pods"].len(), 8);
     });
 }
 
@@ -133,12 +133,12 @@ fn a_daylight_saving_change_skips_a_time_in_spring_and_repeats_it_in_autumn() {
         ("2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"]),
     ] {
         on_paused_clock(async {
-            let home = TestCluster::starting_at(origin, 3, Config::for_cluster(Cluster::default_of(1))).await;
-            home.create(&cron_job("30 2 * * *", job_running_for(5), json!({"timeZone": "Europe/Berlin"}))).await;
-            home.advance(MINUTE * 60 * 61).await;
-            let times: Vec<_> = starts(&home).into_iter().map(|(_, made)| made).collect();
+            let cluster = TestCluster::starting_at(origin, 3, Config::for_cluster(Cluster::default_of(1))).await;
+            cluster.create(&cron_job("30 2 * * *", job_running_for(5), json!({"timeZone": "Europe/Berlin"}))).await;
+            cluster.advance(MINUTE * 60 * 61).await;
+            let times: Vec<_> = starts(&cluster).into_iter().map(|(_, made)| made).collect();
             assert_eq!(times, want);
-            let history = home.history();
+            let history = cluster.history();
             let told = &created(&history, "batch/jobs").next().unwrap().object["metadata"]["annotations"];
             let told = told["batch.kubernetes.io/cronjob-scheduled-timestamp"].as_str().unwrap();
             assert!(told.contains("T02:30:00+0"), "as the clocks on the wall show it: {told}");
@@ -149,43 +149,43 @@ fn a_daylight_saving_change_skips_a_time_in_spring_and_repeats_it_in_autumn() {
 #[test]
 fn forbid_waits_for_a_running_job_and_then_starts_the_last_missed_time() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("* * * * *", job_running_for(150), json!({"concurrencyPolicy": "Forbid"}))).await;
-        home.advance(MINUTE * 7).await;
-        let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&cron_job("* * * * *", job_running_for(150), json!({"concurrencyPolicy": "Forbid"}))).await;
+        cluster.advance(MINUTE * 7).await;
+        let minutes: Vec<_> = starts(&cluster).into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(minutes, [1, 3, 6], "the first ends in minute 3, the second in minute 6");
-        assert_eq!(max_concurrent_jobs(&home), 1);
-        assert!(reasons(&home).contains("JobAlreadyActive"), "{:?}", reasons(&home));
+        assert_eq!(max_concurrent_jobs(&cluster), 1);
+        assert!(reasons(&cluster).contains("JobAlreadyActive"), "{:?}", reasons(&cluster));
     });
 }
 
 #[test]
 fn replace_deletes_the_running_job() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("* * * * *", job_running_for(1_000), json!({"concurrencyPolicy": "Replace"}))).await;
-        home.advance(MINUTE * 3 + MINUTE / 2).await;
-        let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&cron_job("* * * * *", job_running_for(1_000), json!({"concurrencyPolicy": "Replace"}))).await;
+        cluster.advance(MINUTE * 3 + MINUTE / 2).await;
+        let minutes: Vec<_> = starts(&cluster).into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(minutes, [1, 2, 3]);
-        assert_eq!(max_concurrent_jobs(&home), 1);
-        home.advance(MINUTE / 2 - Duration::from_secs(5)).await;
-        assert_eq!(existing_names(&home)["pods"].len(), 1, "pods of replaced Jobs go with them");
-        let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+        assert_eq!(max_concurrent_jobs(&cluster), 1);
+        cluster.advance(MINUTE / 2 - Duration::from_secs(5)).await;
+        assert_eq!(existing_names(&cluster)["pods"].len(), 1, "pods of replaced Jobs go with them");
+        let status = &cluster.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!(status["active"].as_array().unwrap().len(), 1);
-        assert!(reasons(&home).contains("SuccessfulDelete") && !reasons(&home).contains("MissingJob"));
+        assert!(reasons(&cluster).contains("SuccessfulDelete") && !reasons(&cluster).contains("MissingJob"));
     });
 }
 
 #[test]
 fn a_resumed_cron_job_starts_one_missed_time() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("* * * * *", job_running_for(5), json!({"suspend": true}))).await;
-        home.advance(MINUTE * 3 + MINUTE / 2).await;
-        assert_eq!(starts(&home), []);
-        home.request("PATCH", PATH, &json!({"spec": {"suspend": false}})).await.unwrap();
-        home.advance(MINUTE / 4).await;
-        assert_eq!(starts(&home), [(3, "2026-01-01T00:03:30Z".to_owned())]);
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&cron_job("* * * * *", job_running_for(5), json!({"suspend": true}))).await;
+        cluster.advance(MINUTE * 3 + MINUTE / 2).await;
+        assert_eq!(starts(&cluster), []);
+        cluster.request("PATCH", PATH, &json!({"spec": {"suspend": false}})).await.unwrap();
+        cluster.advance(MINUTE / 4).await;
+        assert_eq!(starts(&cluster), [(3, "2026-01-01T00:03:30Z".to_owned())]);
     });
 }
 
@@ -193,34 +193,34 @@ fn a_resumed_cron_job_starts_one_missed_time() {
 #[test]
 fn deleting_a_cron_job_deletes_its_jobs_and_their_groups() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("* * * * *", job_running_for(1_000).gang(), json!({}))).await;
-        home.advance(MINUTE + MINUTE / 2).await;
-        home.request("DELETE", PATH, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
-        home.advance(MINUTE * 2).await;
-        let there = existing_names(&home);
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&cron_job("* * * * *", job_running_for(1_000).gang(), json!({}))).await;
+        cluster.advance(MINUTE + MINUTE / 2).await;
+        cluster.request("DELETE", PATH, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
+        cluster.advance(MINUTE * 2).await;
+        let there = existing_names(&cluster);
         for resource in
             ["batch/cronjobs", "batch/jobs", "pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"]
         {
             assert_eq!(there[resource], BTreeSet::new(), "{resource}");
         }
-        assert_eq!(starts(&home).len(), 1);
+        assert_eq!(starts(&cluster).len(), 1);
     });
 }
 
 #[test]
 fn a_deleted_running_job_leaves_the_active_list_and_is_not_recreated() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("*/2 * * * *", job_running_for(1_000), json!({}))).await;
-        home.advance(MINUTE * 2 + MINUTE / 2).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&cron_job("*/2 * * * *", job_running_for(1_000), json!({}))).await;
+        cluster.advance(MINUTE * 2 + MINUTE / 2).await;
         let path = format!("/apis/batch/v1/namespaces/default/jobs/c-{}", NEW_YEAR + 2);
-        home.request("DELETE", &path, &json!({"propagationPolicy": "Background"})).await.unwrap();
-        home.advance(MINUTE / 2).await;
-        let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+        cluster.request("DELETE", &path, &json!({"propagationPolicy": "Background"})).await.unwrap();
+        cluster.advance(MINUTE / 2).await;
+        let status = &cluster.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!((&status["active"], &status["lastScheduleTime"]), (&Value::Null, &json!("2026-01-01T00:02:00Z")));
-        assert!(reasons(&home).contains("MissingJob"));
-        assert_eq!(starts(&home).len(), 1);
+        assert!(reasons(&cluster).contains("MissingJob"));
+        assert_eq!(starts(&cluster).len(), 1);
     });
 }
 
@@ -235,26 +235,27 @@ fn each_scheduled_time_gets_exactly_one_job_whichever_write_fails() {
     for fault in faults {
         for nth in 1..=4 {
             on_paused_clock(async {
-                let mut home = TestCluster::embedded(7, Cluster::default_of(1)).await;
+                let mut cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
                 let of = writes().by_user("cronjob-controller").on_resource("batch/jobs");
                 let status = writes().by_user("cronjob-controller").on_resource("batch/cronjobs");
-                let rules = [of, status].map(|of| home.inject_fault(FaultRule::on(of, fault.clone()).nth(nth)));
-                home.create(&cron_job("* * * * *", job_running_for(10), json!({"successfulJobsHistoryLimit": 1})))
+                let rules = [of, status].map(|of| cluster.inject_fault(FaultRule::on(of, fault.clone()).nth(nth)));
+                cluster
+                    .create(&cron_job("* * * * *", job_running_for(10), json!({"successfulJobsHistoryLimit": 1})))
                     .await;
                 // Away right after the time that goes wrong.
                 let away = MINUTE * u32::try_from(nth).unwrap() + Duration::from_millis(30);
-                home.advance(away).await;
-                home.restart_component(Component::Controllers);
-                home.advance(MINUTE * 6 + MINUTE / 2 - away).await;
-                let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+                cluster.advance(away).await;
+                cluster.restart_component(Component::Controllers);
+                cluster.advance(MINUTE * 6 + MINUTE / 2 - away).await;
+                let minutes: Vec<_> = starts(&cluster).into_iter().map(|(minute, _)| minute).collect();
                 assert_eq!(minutes, [1, 2, 3, 4, 5, 6], "{fault:?} {nth}");
-                assert!(rules.iter().all(|rule| home.faults().counts(*rule).applied == 1), "{fault:?} {nth}");
-                let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+                assert!(rules.iter().all(|rule| cluster.faults().counts(*rule).applied == 1), "{fault:?} {nth}");
+                let status = &cluster.request("GET", PATH, &Value::Null).await.unwrap()["status"];
                 assert_eq!(
                     (&status["active"], &status["lastScheduleTime"]),
                     (&Value::Null, &json!("2026-01-01T00:06:00Z"))
                 );
-                assert_eq!(existing_names(&home)["batch/jobs"].len(), 1, "{fault:?} {nth}");
+                assert_eq!(existing_names(&cluster)["batch/jobs"].len(), 1, "{fault:?} {nth}");
             });
         }
     }
@@ -264,30 +265,30 @@ fn each_scheduled_time_gets_exactly_one_job_whichever_write_fails() {
 fn forbid_sees_a_running_job_that_is_missing_from_the_status() {
     // The controllers end between the creation of a Job and the write of its status, and come back minutes later.
     on_paused_clock(async {
-        let mut home = TestCluster::embedded(7, Cluster::default_of(1)).await;
-        home.inject_fault(FaultRule::on(verb(Verb::Patch).by_user("cronjob-controller"), Fault::Cut).first_n(3));
-        home.create(&cron_job("* * * * *", job_running_for(600), json!({"concurrencyPolicy": "Forbid"}))).await;
-        home.advance(MINUTE + Duration::from_millis(200)).await;
-        home.restart_component(Component::Controllers);
-        home.advance(MINUTE * 5).await;
-        assert_eq!(starts(&home).len(), 1);
-        let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+        let mut cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        cluster.inject_fault(FaultRule::on(verb(Verb::Patch).by_user("cronjob-controller"), Fault::Cut).first_n(3));
+        cluster.create(&cron_job("* * * * *", job_running_for(600), json!({"concurrencyPolicy": "Forbid"}))).await;
+        cluster.advance(MINUTE + Duration::from_millis(200)).await;
+        cluster.restart_component(Component::Controllers);
+        cluster.advance(MINUTE * 5).await;
+        assert_eq!(starts(&cluster).len(), 1);
+        let status = &cluster.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!(status["active"][0]["name"], format!("c-{}", NEW_YEAR + 1));
-        assert!(!reasons(&home).contains("UnexpectedJob"));
+        assert!(!reasons(&cluster).contains("UnexpectedJob"));
     });
 }
 
 #[test]
 fn a_stale_job_cache_creates_no_job_twice() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
-        home.inject_fault(
+        let cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        cluster.inject_fault(
             FaultRule::on_events(events_of("batch/jobs"), EventFault::Delay(Duration::from_secs(20))).every_nth(2),
         );
-        home.create(&cron_job("* * * * *", job_running_for(5), json!({}))).await;
-        home.advance(MINUTE * 10).await;
-        let minutes: BTreeSet<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
-        assert_eq!(minutes.len(), starts(&home).len(), "each at most once");
+        cluster.create(&cron_job("* * * * *", job_running_for(5), json!({}))).await;
+        cluster.advance(MINUTE * 10).await;
+        let minutes: BTreeSet<_> = starts(&cluster).into_iter().map(|(minute, _)| minute).collect();
+        assert_eq!(minutes.len(), starts(&cluster).len(), "each at most once");
         assert!(minutes.len() >= 5, "{minutes:?}");
     });
 }
@@ -295,14 +296,14 @@ fn a_stale_job_cache_creates_no_job_twice() {
 #[test]
 fn a_foreign_job_with_a_scheduled_name_is_left_alone_with_an_event() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
-        home.create(&job(&format!("c-{}", NEW_YEAR + 1)).build()).await;
-        home.create(&cron_job("* * * * *", job_running_for(5), json!({}))).await;
-        home.advance(MINUTE * 2 + MINUTE / 2).await;
-        let names: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+        let cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        cluster.create(&job(&format!("c-{}", NEW_YEAR + 1)).build()).await;
+        cluster.create(&cron_job("* * * * *", job_running_for(5), json!({}))).await;
+        cluster.advance(MINUTE * 2 + MINUTE / 2).await;
+        let names: Vec<_> = starts(&cluster).into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(names, [1, 2], "theirs, then ours");
-        assert!(reasons(&home).contains("FailedCreate"));
-        let theirs = home.caches().jobs.get(&ObjectKey::new("default", format!("c-{}", NEW_YEAR + 1))).unwrap();
+        assert!(reasons(&cluster).contains("FailedCreate"));
+        let theirs = cluster.caches().jobs.get(&ObjectKey::new("default", format!("c-{}", NEW_YEAR + 1))).unwrap();
         assert!(theirs.metadata.owner_references.is_empty());
     });
 }

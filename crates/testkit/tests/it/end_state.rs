@@ -1,5 +1,5 @@
-//! What a run leaves behind, in a form by which two runs can be held against each other (promise 9), and what must hold
-//! at every write on the way there.
+//! The end state of a run, in a form in which two runs can be compared (promise 9), and the invariants that hold at every
+//! write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use testkit::RecordedWrite;
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// What Jobs make and are made of.
+/// The kinds that belong to Jobs.
 const KINDS: [(&str, &str); 5] = [
     ("batch/cronjobs", "CronJob"),
     ("batch/jobs", "Job"),
@@ -16,8 +16,8 @@ const KINDS: [(&str, &str); 5] = [
     ("scheduling.k8s.io/podgroups", "PodGroup"),
 ];
 
-/// Everything that is there after the last write, one object a line. Two runs with the same lines are equivalent:
-/// generated names, uids, places and times are left out, and owners are named by what they stand for.
+/// All objects after the last write, one line for each. Two runs with the same lines are equivalent: generated names,
+/// uids, nodes and times are left out, and owners are named by their kind and role.
 pub fn end_state_lines(history: &[RecordedWrite]) -> Vec<String> {
     let objects = Objects::from_history(history);
     let mut lines: Vec<String> = objects.0.values().map(|(kind, object)| objects.line(kind, object)).collect();
@@ -25,7 +25,7 @@ pub fn end_state_lines(history: &[RecordedWrite]) -> Vec<String> {
     lines
 }
 
-/// That both runs left the same; tells what only one of them did.
+/// Asserts that two runs have the same end state; the message has the lines of only one of them.
 pub fn assert_equivalent(found: &[String], want: &[String], case: &str) {
     if found == want {
         return;
@@ -35,7 +35,7 @@ pub fn assert_equivalent(found: &[String], want: &[String], case: &str) {
         let missing = |line: &&String| rest.iter().position(|one| one == *line).map(|at| rest.remove(at)).is_none();
         these.iter().filter(missing).cloned().collect::<Vec<_>>().join("\n  ")
     };
-    panic!("{case}\nonly here:\n  {}\nonly undisturbed:\n  {}", only(found, want), only(want, found));
+    panic!("{case}\nonly here:\n  {}\nonly without faults:\n  {}", only(found, want), only(want, found));
 }
 
 /// Objects by uid, with their kinds.
@@ -55,7 +55,7 @@ impl Objects {
         Objects(objects)
     }
 
-    /// What an object is to people: its kind and name or, where the name is drawn, whose it is.
+    /// Kind and name of an object or, if the name is generated, kind and owner.
     fn label(&self, kind: &str, object: &Value) -> String {
         let controller = owners(object).find(|owner| owner["controller"] == true);
         match controller {
@@ -67,7 +67,7 @@ impl Objects {
     fn owner(&self, reference: &Value) -> String {
         match self.0.get(&text(&reference["uid"])) {
             Some((kind, object)) => self.label(kind, object),
-            None => format!("{} that is gone", text(&reference["kind"])),
+            None => format!("a deleted {}", text(&reference["kind"])),
         }
     }
 
@@ -83,7 +83,7 @@ impl Objects {
                     words.push(format!("{count} {}", status[count].as_i64().unwrap_or_default()));
                 }
                 words.push(format!("indexes {} {}", text(&status["completedIndexes"]), text(&status["failedIndexes"])));
-                words.push(format!("uncounted {}", text_of_lists(&status["uncountedTerminatedPods"])));
+                words.push(format!("uncounted {}", uncounted_pods(&status["uncountedTerminatedPods"])));
                 words.push(format!("conditions {:?}", conditions(status)));
             }
             "CronJob" => {
@@ -102,31 +102,31 @@ impl Objects {
         words.join(", ")
     }
 
-    /// Whose group a pod is in.
+    /// The label of a pod's group.
     fn group_of(&self, pod: &Value) -> String {
         let name = text(&pod["spec"]["schedulingGroup"]["podGroupName"]);
         let is_it = |(kind, object): &&(&str, Value)| *kind == "PodGroup" && object["metadata"]["name"] == *name;
         match self.0.values().find(is_it) {
             Some((kind, group)) => self.label(kind, group),
             None if name.is_empty() => "none".to_owned(),
-            None => "that is gone".to_owned(),
+            None => "deleted".to_owned(),
         }
     }
 }
 
-/// Conditions that say that all is well again: they are there only where it was not well for a moment.
+/// Conditions that report a recovery: only runs with a temporary problem have them.
 const RECOVERED_CONDITIONS: [(&str, &str); 2] = [("PodGroupScheduled", "True"), ("Degraded", "False")];
 
-/// Type, status and reason of each, in order.
+/// Type, status and reason of each condition, sorted.
 fn conditions(status: &Value) -> BTreeSet<String> {
-    let is_passing = |one: &Value| {
+    let is_recovered = |one: &Value| {
         RECOVERED_CONDITIONS.iter().any(|(kind, status)| one["type"] == *kind && one["status"] == *status)
     };
-    let held = status["conditions"].as_array().into_iter().flatten().filter(|one| !is_passing(one));
-    held.map(|one| format!("{}={} {}", text(&one["type"]), text(&one["status"]), text(&one["reason"]))).collect()
+    let conditions = status["conditions"].as_array().into_iter().flatten().filter(|one| !is_recovered(one));
+    conditions.map(|one| format!("{}={} {}", text(&one["type"]), text(&one["status"]), text(&one["reason"]))).collect()
 }
 
-fn text_of_lists(uncounted: &Value) -> String {
+fn uncounted_pods(uncounted: &Value) -> String {
     let count = |list: &str| uncounted[list].as_array().map_or(0, Vec::len);
     format!("{} {}", count("succeeded"), count("failed"))
 }
@@ -143,23 +143,23 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Looks at every write, as somebody who watches from outside would: no pod is made beyond a Job's parallelism, or for an
-/// index that has an active pod or has succeeded; a Job has one Workload and one PodGroup at a time.
+/// Checks every write, as an external observer would: no pod is created beyond a Job's parallelism, or for an index that
+/// has an active pod or has succeeded; a Job has one Workload and one PodGroup at a time.
 pub fn assert_never_too_many_pods(history: &[RecordedWrite], case: &str) {
     let mut observer = Observer::default();
     for change in history {
-        if let Err(wrong) = observer.observe(change) {
-            panic!("{case}: at revision {} {wrong}", change.revision);
+        if let Err(violation) = observer.observe(change) {
+            panic!("{case}: at revision {} {violation}", change.revision);
         }
     }
 }
 
-/// What an observer remembers, by uid.
+/// The observer's state, by uid.
 #[derive(Default)]
 struct Observer {
     jobs: BTreeMap<String, Value>,
     pods: BTreeMap<String, Value>,
-    /// Pods that succeeded, by Job and index; also those that are gone.
+    /// Pods that succeeded, by Job and index, including deleted ones.
     succeeded: BTreeMap<(String, String), BTreeSet<String>>,
     /// Workloads and PodGroups, by resource and controller.
     groups: BTreeMap<(String, String), BTreeSet<String>>,
@@ -176,14 +176,14 @@ impl Observer {
             "pods" => self.observe_pod(uid, change),
             "scheduling.k8s.io/workloads" | "scheduling.k8s.io/podgroups" => {
                 let Some(owner) = controller(&change.object) else { return Ok(()) };
-                let made = self.groups.entry((change.resource.clone(), owner)).or_default();
+                let groups = self.groups.entry((change.resource.clone(), owner)).or_default();
                 if change.deleted {
-                    made.remove(&uid);
+                    groups.remove(&uid);
                 } else {
-                    made.insert(uid);
+                    groups.insert(uid);
                 }
-                let is_one = made.len() <= 1;
-                is_one.then_some(()).ok_or_else(|| format!("{} are there for one Job", change.resource))
+                let is_one = groups.len() <= 1;
+                is_one.then_some(()).ok_or_else(|| format!("one Job has several {}", change.resource))
             }
             _ => Ok(()),
         }
@@ -199,39 +199,39 @@ impl Observer {
         let index = text(&change.object["metadata"]["annotations"][INDEX]);
         let name = change.name();
         if change.created {
-            self.check_is_wanted(&job, &index).map_err(|why| format!("pod {name} is made, though {why}"))?;
+            self.check_is_wanted(&job, &index).map_err(|reason| format!("pod {name} is created, although {reason}"))?;
         }
         if change.object["status"]["phase"] == "Succeeded" && !index.is_empty() {
             let pods = self.succeeded.entry((job, index.clone())).or_default();
             pods.insert(uid);
             if pods.len() > 1 {
-                return Err(format!("pod {name} succeeds with index {index}, and is not the first"));
+                return Err(format!("pod {name} is not the first to succeed with index {index}"));
             }
         }
         Ok(())
     }
 
-    /// Whether the pod that was made last is one that its Job asks for.
+    /// Whether the Job needs the pod that was created last.
     fn check_is_wanted(&self, job: &str, index: &str) -> Result<(), String> {
-        let Some(wanted) = self.jobs.get(job) else { return Err("its Job is not there".to_owned()) };
+        let Some(wanted) = self.jobs.get(job) else { return Err("its Job does not exist".to_owned()) };
         let of_job = |pod: &&Value| controller(pod).as_deref() == Some(job) && is_active(pod);
         let active: Vec<&Value> = self.pods.values().filter(of_job).collect();
         let parallelism = wanted["spec"]["parallelism"].as_u64().unwrap_or(1) as usize;
         if active.len() > parallelism {
-            return Err(format!("{} are active then and its Job asks for {parallelism}", active.len()));
+            return Err(format!("{} pods are active and the Job's parallelism is {parallelism}", active.len()));
         }
         if index.is_empty() {
             return Ok(());
         }
         let same = active.iter().filter(|pod| pod["metadata"]["annotations"][INDEX] == *index).count();
         if same > 1 || self.succeeded.contains_key(&(job.to_owned(), index.to_owned())) {
-            return Err(format!("index {index} has one that is active or has succeeded"));
+            return Err(format!("index {index} has a pod that is active or has succeeded"));
         }
         Ok(())
     }
 }
 
-/// Whether a pod has not ended and is not about to go.
+/// Whether a pod is not finished and not being deleted.
 fn is_active(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_string()
         && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
@@ -264,11 +264,11 @@ mod tests {
     fn the_observer_detects_extra_pods_duplicate_indexes_and_second_groups() {
         let (a, b, c) = (|| pod("a", "0", "", true), || pod("b", "1", "", true), || pod("c", "2", "", true));
         assert_eq!(first_violation(&[a(), b()]), None);
-        assert!(first_violation(&[a(), b(), c()]).unwrap().contains("its Job asks for 2"));
+        assert!(first_violation(&[a(), b(), c()]).unwrap().contains("the Job's parallelism is 2"));
         assert_eq!(first_violation(&[a(), b(), pod("b", "1", "Failed", false), c()]), None);
-        assert!(first_violation(&[a(), pod("b", "0", "", true)]).unwrap().contains("index 0 has one"));
+        assert!(first_violation(&[a(), pod("b", "0", "", true)]).unwrap().contains("index 0 has a pod"));
         let ended = pod("a", "0", "Succeeded", false);
-        assert!(first_violation(&[a(), ended.clone(), pod("b", "0", "", true)]).unwrap().contains("index 0 has one"));
+        assert!(first_violation(&[a(), ended.clone(), pod("b", "0", "", true)]).unwrap().contains("index 0 has a pod"));
         assert_eq!(first_violation(&[a(), ended.clone(), ended]), None);
         let group = |uid: &str| {
             let owner = json!([{"kind": "Job", "uid": "j", "controller": true}]);
@@ -276,7 +276,11 @@ mod tests {
             change("scheduling.k8s.io/podgroups", true, object)
         };
         assert_eq!(first_violation(&[group("g"), group("g")]), None);
-        assert!(first_violation(&[group("g"), group("h")]).unwrap().contains("podgroups are there for one Job"));
+        assert!(
+            first_violation(&[group("g"), group("h")])
+                .unwrap()
+                .contains("one Job has several scheduling.k8s.io/podgroups")
+        );
     }
 
     #[test]

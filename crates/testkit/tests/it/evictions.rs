@@ -7,28 +7,29 @@ use testkit::{TestCluster, job, on_test_cluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn evict(home: &TestCluster, pod: &str) -> Result<Value, kube::Error> {
+async fn evict(cluster: &TestCluster, pod: &str) -> Result<Value, kube::Error> {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
-    home.request("POST", &home.path(&format!("pods/{pod}/eviction")), &eviction).await
+    cluster.request("POST", &cluster.path(&format!("pods/{pod}/eviction")), &eviction).await
 }
 
 // A drain deleted pods for lack of evictions, and the Job took each for a failure.
 #[test]
 fn a_job_survives_a_node_drain() {
     on_test_cluster(async {
-        let home = TestCluster::start(1, 2).await;
-        home.create(&job("drained").pods(2).spec("backoffLimit", 0).run_forever().build()).await;
-        let pods = home.wait_until_running("drained", 2).await;
+        let cluster = TestCluster::start(1, 2).await;
+        cluster.create(&job("drained").pods(2).spec("backoffLimit", 0).run_forever().build()).await;
+        let pods = cluster.wait_until_running("drained", 2).await;
         for pod in &pods {
-            evict(&home, &pod.metadata.name).await.unwrap();
+            evict(&cluster, &pod.metadata.name).await.unwrap();
         }
-        home.eventually("two others run", 3 * MINUTE, |home| {
-            let now = home.running_pods("drained");
-            let are_new = now.iter().all(|pod| pods.iter().all(|old| old.metadata.uid != pod.metadata.uid));
-            (now.len() == 2 && are_new).then_some(())
-        })
-        .await;
-        let job = home.job("drained").unwrap();
+        cluster
+            .eventually("two others run", 3 * MINUTE, |cluster| {
+                let now = cluster.running_pods("drained");
+                let are_new = now.iter().all(|pod| pods.iter().all(|old| old.metadata.uid != pod.metadata.uid));
+                (now.len() == 2 && are_new).then_some(())
+            })
+            .await;
+        let job = cluster.job("drained").unwrap();
         assert_eq!((job.finished_condition().is_none(), job.status.failed), (true, 0), "{:?}", job.status.conditions);
     });
 }
@@ -37,20 +38,20 @@ fn a_job_survives_a_node_drain() {
 #[test]
 fn a_budget_allows_evictions_one_at_a_time() {
     on_test_cluster(async {
-        let home = TestCluster::start(1, 2).await;
-        home.create(&job("guarded").pods(2).run_forever().build()).await;
+        let cluster = TestCluster::start(1, 2).await;
+        cluster.create(&job("guarded").pods(2).run_forever().build()).await;
         let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "guarded"}}}});
-        let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", home.namespace());
-        home.request("POST", &budgets, &budget).await.unwrap();
-        let pods = home.wait_until_running("guarded", 2).await;
-        wait_until_allowed(&home, &budgets, 1).await;
-        evict(&home, &pods[0].metadata.name).await.unwrap();
-        let refused = evict(&home, &pods[1].metadata.name).await.unwrap_err();
+        let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", cluster.namespace());
+        cluster.request("POST", &budgets, &budget).await.unwrap();
+        let pods = cluster.wait_until_running("guarded", 2).await;
+        wait_until_allowed(&cluster, &budgets, 1).await;
+        evict(&cluster, &pods[0].metadata.name).await.unwrap();
+        let refused = evict(&cluster, &pods[1].metadata.name).await.unwrap_err();
         assert!(refused.to_string().contains("disruption budget"), "{refused}");
         // The first is replaced, and then the second may go.
-        wait_until_allowed(&home, &budgets, 1).await;
-        evict(&home, &pods[1].metadata.name).await.unwrap();
+        wait_until_allowed(&cluster, &budgets, 1).await;
+        evict(&cluster, &pods[1].metadata.name).await.unwrap();
     });
 }
 
@@ -58,16 +59,16 @@ fn a_budget_allows_evictions_one_at_a_time() {
 #[test]
 fn a_budget_that_cannot_be_computed_gets_a_warning_event() {
     on_test_cluster(async {
-        let home = TestCluster::start(1, 2).await;
-        home.create(&job("guarded").pods(2).run_forever().build()).await;
-        home.wait_until_running("guarded", 2).await;
+        let cluster = TestCluster::start(1, 2).await;
+        cluster.create(&job("guarded").pods(2).run_forever().build()).await;
+        cluster.wait_until_running("guarded", 2).await;
         let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "share"},
             "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "guarded"}}}});
-        let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", home.namespace());
-        home.request("POST", &budgets, &budget).await.unwrap();
-        let events = home
-            .eventually("the budget has an Event", MINUTE, |home| {
-                Some(home.events("share")).filter(|events| !events.is_empty())
+        let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", cluster.namespace());
+        cluster.request("POST", &budgets, &budget).await.unwrap();
+        let events = cluster
+            .eventually("the budget has an Event", MINUTE, |cluster| {
+                Some(cluster.events("share")).filter(|events| !events.is_empty())
             })
             .await;
         let (reason, message) = &events[0];
@@ -75,16 +76,16 @@ fn a_budget_that_cannot_be_computed_gets_a_warning_event() {
         let want =
             "Failed to calculate the number of expected pods: jobs.batch does not implement the scale subresource";
         assert_eq!(message, want);
-        let budget = home.request("GET", &format!("{budgets}/share"), &json!({})).await.unwrap();
+        let budget = cluster.request("GET", &format!("{budgets}/share"), &json!({})).await.unwrap();
         assert_eq!(budget["status"]["disruptionsAllowed"], 0);
         assert_eq!(budget["status"]["conditions"][0]["reason"], "SyncFailed");
     });
 }
 
 /// Waits until the budget allows so many evictions and awaits none.
-async fn wait_until_allowed(home: &TestCluster, budgets: &str, count: i64) {
+async fn wait_until_allowed(cluster: &TestCluster, budgets: &str, count: i64) {
     for _ in 0..1800 {
-        let budget = home.request("GET", &format!("{budgets}/b"), &json!({})).await.unwrap();
+        let budget = cluster.request("GET", &format!("{budgets}/b"), &json!({})).await.unwrap();
         let status = &budget["status"];
         if status["disruptionsAllowed"] == count
             && status["disruptedPods"].as_object().is_none_or(serde_json::Map::is_empty)
@@ -92,7 +93,7 @@ async fn wait_until_allowed(home: &TestCluster, budgets: &str, count: i64) {
             assert_eq!(status["desiredHealthy"], 1);
             return;
         }
-        home.advance(Duration::from_millis(100)).await;
+        cluster.advance(Duration::from_millis(100)).await;
     }
     panic!("the budget never allows {count}");
 }

@@ -57,21 +57,21 @@ fn faults() -> [(Fault, &'static str, usize); 11] {
     ]
 }
 
-fn pods_made(home: &TestCluster) -> usize {
-    home.history().iter().filter(|change| change.resource == "pods" && change.created).count()
+fn pods_made(cluster: &TestCluster) -> usize {
+    cluster.history().iter().filter(|change| change.resource == "pods" && change.created).count()
 }
 
 #[test]
 fn each_fault_has_its_effect_on_caller_and_server() {
     for (fault, want, made) in faults() {
         on_paused_clock(async {
-            let home = server().await;
-            let client = home.faults().wrap("part", home.client());
-            let rule = home.inject_fault(FaultRule::on(writes().on_resource("pods").by_user("part"), fault.clone()));
+            let cluster = server().await;
+            let client = cluster.faults().wrap("part", cluster.client());
+            let rule = cluster.inject_fault(FaultRule::on(writes().on_resource("pods").by_user("part"), fault.clone()));
             assert_eq!(response_text(create(&client, "p").await), want, "{fault:?}");
-            assert_eq!(pods_made(&home), made, "{fault:?}");
-            assert_eq!(home.faults().counts(rule).applied, 1, "{fault:?}");
-            home.faults().remove(rule);
+            assert_eq!(pods_made(&cluster), made, "{fault:?}");
+            assert_eq!(cluster.faults().counts(rule).applied, 1, "{fault:?}");
+            cluster.faults().remove(rule);
             assert_eq!(response_text(create(&client, "q").await), "made q", "{fault:?}: nothing is left of it");
         });
     }
@@ -83,10 +83,10 @@ fn a_delay_is_before_or_after_the_server_handles_the_request() {
         [(Fault::Delay(SECONDS_5), SECONDS_5), (Fault::DelayResponse(SECONDS_5), Duration::ZERO)]
     {
         on_paused_clock(async {
-            let home = server().await;
-            let client = home.faults().wrap("part", home.client());
-            home.inject_fault(FaultRule::on(writes(), fault.clone()));
-            let (began, now) = (Instant::now(), home.now());
+            let cluster = server().await;
+            let client = cluster.faults().wrap("part", cluster.client());
+            cluster.inject_fault(FaultRule::on(writes(), fault.clone()));
+            let (began, now) = (Instant::now(), cluster.now());
             let made = create(&client, "p").await.unwrap();
             assert_eq!(began.elapsed(), SECONDS_5, "{fault:?}");
             let created: api::Timestamp = made["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
@@ -98,9 +98,9 @@ fn a_delay_is_before_or_after_the_server_handles_the_request() {
 #[test]
 fn an_injected_429_has_retry_after() {
     on_paused_clock(async {
-        let home = server().await;
-        let client = home.faults().wrap("part", home.client());
-        home.inject_fault(FaultRule::on(
+        let cluster = server().await;
+        let client = cluster.faults().wrap("part", cluster.client());
+        cluster.inject_fault(FaultRule::on(
             all_requests(),
             Fault::Respond(InjectedStatus::TooManyRequests { retry_after_seconds: 3 }),
         ));
@@ -117,19 +117,19 @@ fn an_injected_429_has_retry_after() {
 #[test]
 fn fault_rules_apply_only_to_components() {
     on_paused_clock(async {
-        let home = server().await;
-        home.inject_fault(FaultRule::on(all_requests(), Fault::Cut));
-        home.create(&pod("p").build()).await;
+        let cluster = server().await;
+        cluster.inject_fault(FaultRule::on(all_requests(), Fault::Cut));
+        cluster.create(&pod("p").build()).await;
     });
 }
 
 /// The events of a watch over four new pods, by name, with how it ended when that was not at its time.
-async fn watched_names(home: &TestCluster, client: &Client) -> String {
-    let from = home.history().last().unwrap().revision;
+async fn watched_names(cluster: &TestCluster, client: &Client) -> String {
+    let from = cluster.history().last().unwrap().revision;
     let uri = format!("{PODS}?watch=true&timeoutSeconds=2&resourceVersion={from}");
     let body = client.request_stream(http::Request::get(uri).body(Vec::new()).unwrap()).await.unwrap();
     for name in ["a", "b", "c", "d"] {
-        home.create(&pod(name).build()).await;
+        cluster.create(&pod(name).build()).await;
     }
     let mut lines = Box::pin(body).lines();
     let mut seen = Vec::new();
@@ -177,11 +177,11 @@ fn event_faults() -> [(FaultRule, &'static str); 9] {
 fn each_event_fault_has_its_effect_on_a_watch() {
     for (rule, want) in event_faults() {
         on_paused_clock(async {
-            let home = server().await;
-            let client = home.faults().wrap("part", home.client());
+            let cluster = server().await;
+            let client = cluster.faults().wrap("part", cluster.client());
             let case = format!("{rule:?}");
-            home.inject_fault(rule);
-            assert_eq!(watched_names(&home, &client).await, want, "{case}");
+            cluster.inject_fault(rule);
+            assert_eq!(watched_names(&cluster, &client).await, want, "{case}");
         });
     }
 }
@@ -189,30 +189,30 @@ fn each_event_fault_has_its_effect_on_a_watch() {
 #[test]
 fn a_delayed_watch_stalls_and_then_delivers_all_events() {
     on_paused_clock(async {
-        let home = server().await;
-        let client = home.faults().wrap("part", home.client());
-        home.inject_fault(FaultRule::on_events(watched_pods(), EventFault::Delay(Duration::from_secs(30))).nth(1));
+        let cluster = server().await;
+        let client = cluster.faults().wrap("part", cluster.client());
+        cluster.inject_fault(FaultRule::on_events(watched_pods(), EventFault::Delay(Duration::from_secs(30))).nth(1));
         let began = Instant::now();
-        assert_eq!(watched_names(&home, &client).await, "a b c d");
+        assert_eq!(watched_names(&cluster, &client).await, "a b c d");
         assert_eq!(began.elapsed(), Duration::from_secs(30), "its time was long over when it went on");
     });
 }
 
 #[test]
 fn the_proxy_applies_request_faults_like_the_layer() {
-    over_http(async |home, proxy| {
+    over_http(async |cluster, proxy| {
         let client = proxy.client().unwrap();
         for (count, (fault, want, made)) in faults().into_iter().enumerate() {
             let name = format!("p{count}");
-            let rule = home.inject_fault(FaultRule::on(writes().named(&name).by_user("part"), fault.clone()));
-            let before = pods_made(home);
+            let rule = cluster.inject_fault(FaultRule::on(writes().named(&name).by_user("part"), fault.clone()));
+            let before = pods_made(cluster);
             assert_eq!(
                 response_text(create(&client, &name).await),
                 want.replace("made p", &format!("made {name}")),
                 "{fault:?}"
             );
-            assert_eq!(pods_made(home) - before, made, "{fault:?}");
-            assert_eq!(home.faults().counts(rule).applied, 1, "{fault:?}");
+            assert_eq!(pods_made(cluster) - before, made, "{fault:?}");
+            assert_eq!(cluster.faults().counts(rule).applied, 1, "{fault:?}");
         }
     });
 }
@@ -220,15 +220,15 @@ fn the_proxy_applies_request_faults_like_the_layer() {
 #[test]
 fn a_black_holed_connection_is_not_reused() {
     for (fault, made) in [(Fault::BlackHole, 0), (Fault::BlackHoleResponse, 1)] {
-        over_http(async |home, proxy| {
+        over_http(async |cluster, proxy| {
             let client = proxy.client().unwrap();
             assert_eq!(response_text(create(&client, "before").await), "made before", "the connection is open by now");
-            let rule = home.inject_fault(FaultRule::on(writes().by_user("part"), fault.clone()).nth(1));
+            let rule = cluster.inject_fault(FaultRule::on(writes().by_user("part"), fault.clone()).nth(1));
             let answer = tokio::time::timeout(Duration::from_millis(300), create(&client, "lost"));
             assert!(answer.await.is_err(), "{fault:?}: no answer comes");
-            assert_eq!(pods_made(home), 1 + made, "{fault:?}");
+            assert_eq!(pods_made(cluster), 1 + made, "{fault:?}");
             assert_eq!(response_text(create(&client, "after").await), "made after", "{fault:?}");
-            assert_eq!(home.faults().counts(rule).applied, 1, "{fault:?}");
+            assert_eq!(cluster.faults().counts(rule).applied, 1, "{fault:?}");
         });
     }
 }
@@ -236,25 +236,25 @@ fn a_black_holed_connection_is_not_reused() {
 #[test]
 fn the_proxy_applies_event_faults_like_the_layer() {
     for (rule, want) in event_faults().into_iter().take(7) {
-        over_http(async |home, proxy| {
+        over_http(async |cluster, proxy| {
             let case = format!("{rule:?}");
-            home.inject_fault(rule.clone());
-            assert_eq!(watched_names(home, &proxy.client().unwrap()).await, want, "{case}");
+            cluster.inject_fault(rule.clone());
+            assert_eq!(watched_names(cluster, &proxy.client().unwrap()).await, want, "{case}");
         });
     }
 }
 
 #[test]
 fn the_kubeconfig_of_a_proxy_routes_through_it() {
-    over_http(async |home, proxy| {
-        let seen = home.inject_fault(FaultRule::on(verb(Verb::List).on_resource("nodes"), Fault::Count));
+    over_http(async |cluster, proxy| {
+        let seen = cluster.inject_fault(FaultRule::on(verb(Verb::List).on_resource("nodes"), Fault::Count));
         let file = Kubeconfig::from_yaml(&proxy.kubeconfig()).unwrap();
         let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
         let client = Client::try_from(config).unwrap();
         let request = http::Request::get("/api/v1/nodes").body(Vec::new()).unwrap();
         let list: Value = client.request(request).await.unwrap();
         assert_eq!(list["kind"], "NodeList");
-        assert_eq!(home.faults().counts(seen).matched, 1);
+        assert_eq!(cluster.faults().counts(seen).matched, 1);
         let version = client.apiserver_version().await.unwrap();
         assert_eq!(version.major, "1", "what is about no object passes");
     });
@@ -262,8 +262,8 @@ fn the_kubeconfig_of_a_proxy_routes_through_it() {
 
 #[test]
 fn dropping_a_proxy_closes_its_watches() {
-    over_http(async |home, _| {
-        let proxy = Proxy::start(home.faults(), "other", home.client()).await.unwrap();
+    over_http(async |cluster, _| {
+        let proxy = Proxy::start(cluster.faults(), "other", cluster.client()).await.unwrap();
         let client = proxy.client().unwrap();
         let request = http::Request::get(format!("{PODS}?watch=true")).body(Vec::new()).unwrap();
         let mut lines = Box::pin(client.request_stream(request).await.unwrap()).lines();
@@ -277,18 +277,19 @@ fn dropping_a_proxy_closes_its_watches() {
 fn over_http(scenario: impl AsyncFnOnce(&TestCluster, &Proxy)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let home = server().await;
-        let proxy = Proxy::start(home.faults(), "part", home.client()).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(60), scenario(&home, &proxy)).await.expect("a minute is enough");
+        let cluster = server().await;
+        let proxy = Proxy::start(cluster.faults(), "part", cluster.client()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), scenario(&cluster, &proxy)).await.expect("a minute is enough");
     });
 }
 
 #[test]
 fn rules_match_by_every_attribute_of_a_request() {
     on_paused_clock(async {
-        let home = server().await;
-        let (one, two) = (home.faults().wrap("system:one", home.client()), home.faults().wrap("two", home.client()));
-        let count = |of: RequestMatcher| home.inject_fault(FaultRule::on(of, Fault::Count));
+        let cluster = server().await;
+        let (one, two) =
+            (cluster.faults().wrap("system:one", cluster.client()), cluster.faults().wrap("two", cluster.client()));
+        let count = |of: RequestMatcher| cluster.inject_fault(FaultRule::on(of, Fault::Count));
         let rules = [
             (count(all_requests().in_namespace("default")), 3),
             (count(writes()), 3),
@@ -304,7 +305,7 @@ fn rules_match_by_every_attribute_of_a_request() {
         let nodes = http::Request::get("/api/v1/nodes").body(Vec::new()).unwrap();
         two.request::<Value>(nodes).await.unwrap();
         for (position, (rule, want)) in rules.into_iter().enumerate() {
-            assert_eq!(home.faults().counts(rule).matched, want, "rule {position}");
+            assert_eq!(cluster.faults().counts(rule).matched, want, "rule {position}");
         }
     });
 }

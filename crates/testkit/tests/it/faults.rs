@@ -68,14 +68,14 @@ impl TestJob {
 /// A Job under way.
 struct JobRun {
     work: TestJob,
-    home: TestCluster,
+    cluster: TestCluster,
     rules: Vec<RuleId>,
 }
 
 /// The same after its end.
 struct FinishedRun {
     work: TestJob,
-    home: TestCluster,
+    cluster: TestCluster,
     job: Arc<JobView>,
     rules: Vec<RuleId>,
 }
@@ -83,16 +83,16 @@ struct FinishedRun {
 impl JobRun {
     /// Posts the Job, under `rules`.
     async fn begin(work: TestJob, rules: impl IntoIterator<Item = FaultRule>) -> JobRun {
-        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
-        let rules = rules.into_iter().map(|rule| home.inject_fault(rule)).collect();
-        home.create(&work.manifest()).await;
-        JobRun { work, home, rules }
+        let cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        let rules = rules.into_iter().map(|rule| cluster.inject_fault(rule)).collect();
+        cluster.create(&work.manifest()).await;
+        JobRun { work, cluster, rules }
     }
 
     async fn wait_until_ended(self, case: &str) -> FinishedRun {
-        let JobRun { work, home, rules } = self;
-        let job = home.eventually(case, BUDGET, finished_job).await;
-        FinishedRun { work, home, job, rules }
+        let JobRun { work, cluster, rules } = self;
+        let job = cluster.eventually(case, BUDGET, finished_job).await;
+        FinishedRun { work, cluster, job, rules }
     }
 }
 
@@ -102,10 +102,10 @@ async fn run(case: &str, rules: impl IntoIterator<Item = FaultRule>) -> Finished
 }
 
 /// The Job, once it has ended and let go of its pods.
-fn finished_job(home: &TestCluster) -> Option<Arc<JobView>> {
-    let job = home.caches().jobs.all().pop()?;
+fn finished_job(cluster: &TestCluster) -> Option<Arc<JobView>> {
+    let job = cluster.caches().jobs.all().pop()?;
     let ended = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
-    let held = home.caches().pods.all().iter().any(|pod| !pod.metadata.finalizers.is_empty());
+    let held = cluster.caches().pods.all().iter().any(|pod| !pod.metadata.finalizers.is_empty());
     (ended && !held).then_some(job)
 }
 
@@ -142,7 +142,7 @@ fn at_every_write(work: TestJob, of: RequestMatcher, faults: &[Fault], check: im
 impl FinishedRun {
     /// How often the rule at `position` was done.
     fn times_applied(&self, position: usize) -> u64 {
-        self.home.faults().counts(self.rules[position]).applied
+        self.cluster.faults().counts(self.rules[position]).applied
     }
 
     /// What holds in the end, whatever went wrong before.
@@ -156,7 +156,7 @@ impl FinishedRun {
         assert_eq!(status.completed_indexes, indexes, "{case}");
         let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
         assert!(uncounted.succeeded.is_empty() && uncounted.failed.is_empty(), "{case}: {uncounted:?}");
-        let caches = self.home.caches();
+        let caches = self.cluster.caches();
         assert_eq!((caches.workloads.all().len(), caches.pod_groups.all().len()), (1, 1), "{case}: made once");
         assert!(caches.pods.all().iter().all(|pod| pod.group_name().is_some()), "{case}: no pod outside the group");
         assert_eq!(caches.pods.all().len(), pods, "{case}: nothing is left over");
@@ -165,7 +165,7 @@ impl FinishedRun {
     /// What holds at every moment as well.
     fn assert_exact_at_every_write(&self, case: &str) {
         self.assert_end_state(case);
-        let history = self.home.history();
+        let history = self.cluster.history();
         let peak = pods_over_time(&history, is_active).into_iter().map(|pods| pods.len()).max();
         assert_eq!(peak, Some(self.work.parallelism), "{case}: as many pods as asked for, and never more");
         let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
@@ -243,9 +243,9 @@ fn a_component_that_crashes_at_any_write_resumes() {
                     let case = format!("{part:?} ends with {fault:?} at write {n} of {writes}");
                     let mut run = JobRun::begin(INDEXED, [FaultRule::on(of.clone(), fault.clone()).nth(n)]).await;
                     let rule = run.rules[0];
-                    let reached = |home: &TestCluster| (home.faults().counts(rule).applied == 1).then_some(());
-                    run.home.eventually(&case, BUDGET, reached).await;
-                    run.home.restart_component(part);
+                    let reached = |cluster: &TestCluster| (cluster.faults().counts(rule).applied == 1).then_some(());
+                    run.cluster.eventually(&case, BUDGET, reached).await;
+                    run.cluster.restart_component(part);
                     run.wait_until_ended(&case).await.assert_exact_at_every_write(&case);
                 });
             }
@@ -345,7 +345,7 @@ fn a_job_is_counted_exactly_while_events_are_reordered() {
             let late = EventFault::Postpone(Duration::from_secs(1));
             let rules = KINDS.map(|kind| FaultRule::on_events(events_of(kind), late).with_chance(400, seed));
             let run = JobRun::begin(INDEXED, rules).await;
-            clear_faults_after(&run.home, Duration::from_secs(60)).await;
+            clear_faults_after(&run.cluster, Duration::from_secs(60)).await;
             let ran = run.wait_until_ended(&case).await;
             assert!(ran.times_applied(0) > 0, "{case}: a test of nothing");
             ran.assert_exact_at_every_write(&case);
@@ -362,7 +362,7 @@ fn a_job_is_counted_exactly_when_events_are_lost() {
             let rules =
                 KINDS.map(|kind| FaultRule::on_events(events_of(kind), EventFault::Drop).with_chance(200, seed));
             let run = JobRun::begin(INDEXED, rules).await;
-            clear_faults_after(&run.home, Duration::from_secs(20)).await;
+            clear_faults_after(&run.cluster, Duration::from_secs(20)).await;
             let ran = run.wait_until_ended(&case).await;
             assert!((0..KINDS.len()).any(|kind| ran.times_applied(kind) > 0), "{case}: a test of nothing");
             ran.assert_exact_at_every_write(&case);
@@ -371,11 +371,11 @@ fn a_job_is_counted_exactly_when_events_are_lost() {
 }
 
 /// Ends all faults after so long; what a watch has lost for good by then comes back with the next list.
-async fn clear_faults_after(home: &TestCluster, after: Duration) {
+async fn clear_faults_after(cluster: &TestCluster, after: Duration) {
     tokio::time::sleep(after).await;
-    home.faults().clear();
+    cluster.faults().clear();
     for kind in KINDS {
-        home.inject_fault(
+        cluster.inject_fault(
             FaultRule::on(verb(Verb::Watch).on_resource(kind), Fault::Respond(InjectedStatus::Expired)).first_n(1),
         );
     }
@@ -405,20 +405,21 @@ fn gangs_stay_whole_and_nodes_within_capacity_whichever_bind_fails() {
         for n in 1..=6 {
             on_paused_clock(async {
                 let case = format!("{fault:?} at bind {n}");
-                let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
-                let rule = home.inject_fault(
+                let cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
+                let rule = cluster.inject_fault(
                     FaultRule::on(writes().on_resource("pods").on_subresource("binding"), fault.clone()).nth(n),
                 );
                 for name in ["red", "blue"] {
                     let gang = job(name).pods(3).indexed().gang().gpus(2).annotate("phalanx.dev/run-seconds", "5");
-                    home.create(&gang.build()).await;
+                    cluster.create(&gang.build()).await;
                 }
-                home.eventually(&case, BUDGET, |home| {
-                    home.caches().jobs.all().iter().all(|job| job.status.succeeded == 3).then_some(())
-                })
-                .await;
-                assert_eq!(home.faults().counts(rule).applied, 1, "{case}");
-                let history = home.history();
+                cluster
+                    .eventually(&case, BUDGET, |cluster| {
+                        cluster.caches().jobs.all().iter().all(|job| job.status.succeeded == 3).then_some(())
+                    })
+                    .await;
+                assert_eq!(cluster.faults().counts(rule).applied, 1, "{case}");
+                let history = cluster.history();
                 let most = pods_over_time(&history, holds_a_node).into_iter().map(|pods| pods.len()).max();
                 assert!(most <= Some(4), "{case}: more than eight GPUs in use");
                 let mut gangs = bound_in_order(&history);
@@ -433,20 +434,24 @@ fn gangs_stay_whole_and_nodes_within_capacity_whichever_bind_fails() {
 fn deleting_a_job_deletes_everything_whichever_garbage_collector_request_fails() {
     let of = || all_requests().by_user("generic-garbage-collector");
     let delete = async |case: &str, rule: FaultRule| {
-        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
-        home.create(&job("gone").pods(3).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
-        home.eventually(case, BUDGET, |home| home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(3)))
+        let cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        cluster.create(&job("gone").pods(3).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
+        cluster
+            .eventually(case, BUDGET, |cluster| {
+                cluster.caches().jobs.all().pop().filter(|job| job.status.ready == Some(3))
+            })
             .await;
-        let rule = home.inject_fault(rule);
+        let rule = cluster.inject_fault(rule);
         let path = "/apis/batch/v1/namespaces/default/jobs/gone";
-        home.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
-        home.eventually(case, BUDGET, |home| {
-            let caches = home.caches();
-            let left = caches.pods.all().len() + caches.pod_groups.all().len() + caches.workloads.all().len();
-            (left == 0 && caches.jobs.all().is_empty()).then_some(())
-        })
-        .await;
-        home.faults().counts(rule).applied
+        cluster.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
+        cluster
+            .eventually(case, BUDGET, |cluster| {
+                let caches = cluster.caches();
+                let left = caches.pods.all().len() + caches.pod_groups.all().len() + caches.workloads.all().len();
+                (left == 0 && caches.jobs.all().is_empty()).then_some(())
+            })
+            .await;
+        cluster.faults().counts(rule).applied
     };
     let asked = on_paused_clock(delete("nothing goes wrong", FaultRule::on(of(), Fault::Count)));
     assert!(asked > 0, "a test of nothing");
@@ -464,24 +469,24 @@ fn a_job_is_counted_exactly_by_components_behind_a_faulty_network() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let nobody = Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default_of(1)) };
-        let home = TestCluster::with_config(7, nobody).await;
-        let proxy = Proxy::start(home.faults(), "parts", home.client()).await.unwrap();
-        let lost = home.inject_fault(
+        let cluster = TestCluster::with_config(7, nobody).await;
+        let proxy = Proxy::start(cluster.faults(), "parts", cluster.client()).await.unwrap();
+        let lost = cluster.inject_fault(
             FaultRule::on(writes().by_user("parts").not_on_resource("events"), Fault::CutResponse).every_nth(5),
         );
-        let broken =
-            home.inject_fault(FaultRule::on_events(events_of("pods").by_user("parts"), EventFault::Cut).every_nth(9));
+        let broken = cluster
+            .inject_fault(FaultRule::on_events(events_of("pods").by_user("parts"), EventFault::Cut).every_nth(9));
         let mut config = Config::for_cluster(Cluster::default_of(1));
         config.job.retry = Backoff { initial: Duration::from_millis(50), max: Duration::from_secs(1) };
-        let clock = Arc::new(TokioClock::starting_at(home.now()));
+        let clock = Arc::new(TokioClock::starting_at(cluster.now()));
         let client = proxy.client().unwrap();
         let parts = RemoteComponents::start(clock, Random::seeded(7), client, Health::default(), config).await;
-        home.create(&INDEXED.manifest()).await;
-        let job = home.eventually("the Job ends", Duration::from_secs(60), finished_job).await;
+        cluster.create(&INDEXED.manifest()).await;
+        let job = cluster.eventually("the Job ends", Duration::from_secs(60), finished_job).await;
         parts.stop().await;
-        let done = [lost, broken].map(|rule| home.faults().counts(rule).applied);
+        let done = [lost, broken].map(|rule| cluster.faults().counts(rule).applied);
         assert!(done.iter().all(|done| *done > 0), "{done:?}");
-        FinishedRun { work: INDEXED, home, job, rules: Vec::new() }.assert_exact_at_every_write("over HTTP");
+        FinishedRun { work: INDEXED, cluster, job, rules: Vec::new() }.assert_exact_at_every_write("over HTTP");
     });
 }
 
@@ -492,7 +497,7 @@ fn the_same_faults_give_the_same_history() {
             let cuts = FaultRule::on(all_requests(), Fault::CutResponse).with_chance(50, 3);
             let late =
                 FaultRule::on_events(all_requests(), EventFault::Delay(Duration::from_millis(30))).with_chance(100, 4);
-            run("twice the same", [cuts, late]).await.home.transcript()
+            run("twice the same", [cuts, late]).await.cluster.transcript()
         })
     };
     assert_eq!(history(), history());

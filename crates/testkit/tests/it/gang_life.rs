@@ -16,25 +16,25 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The time limit of a new scheduler for gangs that the last one left half bound.
 const THIRTY_SECONDS: Duration = Duration::from_secs(30);
 
-async fn cordon(home: &TestCluster, node: &str, cordoned: bool) {
+async fn cordon(cluster: &TestCluster, node: &str, cordoned: bool) {
     let patch = json!({"spec": {"unschedulable": cordoned}});
-    home.request("PATCH", &format!("/api/v1/nodes/{node}"), &patch).await.unwrap();
+    cluster.request("PATCH", &format!("/api/v1/nodes/{node}"), &patch).await.unwrap();
 }
 
-async fn cordon_all(home: &TestCluster, cordoned: bool) {
-    for node in home.caches().nodes.all() {
-        cordon(home, &node.metadata.name, cordoned).await;
+async fn cordon_all(cluster: &TestCluster, cordoned: bool) {
+    for node in cluster.caches().nodes.all() {
+        cordon(cluster, &node.metadata.name, cordoned).await;
     }
 }
 
 /// Pods that are bound, not finished and not being deleted.
-fn count_bound(home: &TestCluster) -> usize {
+fn count_bound(cluster: &TestCluster) -> usize {
     let bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.is_finished() && !pod.metadata.is_deleting();
-    home.caches().pods.all().iter().filter(bound).count()
+    cluster.caches().pods.all().iter().filter(bound).count()
 }
 
-fn degraded_condition(home: &TestCluster, status: &str) -> Option<Condition> {
-    let group = home.caches().pod_groups.all().pop()?;
+fn degraded_condition(cluster: &TestCluster, status: &str) -> Option<Condition> {
+    let group = cluster.caches().pod_groups.all().pop()?;
     let found = group.status.conditions.iter().find(|condition| condition.kind == "Degraded");
     found.filter(|condition| condition.status == status).cloned()
 }
@@ -44,7 +44,11 @@ fn writes_of_degraded(history: &[RecordedWrite]) -> Vec<String> {
     for change in history.iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups") {
         let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         if let Some(one) = conditions.iter().find(|one| one["type"] == "Degraded") {
-            conditions_over_time.push(format!("{} {}", one["status"].as_str().unwrap(), one["message"].as_str().unwrap()));
+            conditions_over_time.push(format!(
+                "{} {}",
+                one["status"].as_str().unwrap(),
+                one["message"].as_str().unwrap()
+            ));
         }
     }
     conditions_over_time.dedup();
@@ -57,29 +61,33 @@ fn writes_of_degraded(history: &[RecordedWrite]) -> Vec<String> {
 #[test]
 fn a_running_gang_is_degraded_while_it_lacks_a_pod() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
-        home.eventually("all four are bound", MINUTE, |home| (count_bound(home) == 4).then_some(())).await;
-        home.eventually("the condition is written", MINUTE, |home| {
-            let group = home.caches().pod_groups.all().pop()?;
-            Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
-        })
-        .await;
-        cordon_all(&home, true).await;
-        let one = home.caches().pods.all().pop().unwrap().metadata.name.clone();
-        home.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
-        let degraded = home.eventually("the gang is degraded", MINUTE, |home| degraded_condition(home, "True")).await;
+        let cluster = TestCluster::start(3, 1).await;
+        cluster.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
+        cluster.eventually("all four are bound", MINUTE, |cluster| (count_bound(cluster) == 4).then_some(())).await;
+        cluster
+            .eventually("the condition is written", MINUTE, |cluster| {
+                let group = cluster.caches().pod_groups.all().pop()?;
+                Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
+            })
+            .await;
+        cordon_all(&cluster, true).await;
+        let one = cluster.caches().pods.all().pop().unwrap().metadata.name.clone();
+        cluster.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
+        let degraded =
+            cluster.eventually("the gang is degraded", MINUTE, |cluster| degraded_condition(cluster, "True")).await;
         assert!(degraded.message.starts_with("3 of minCount 4 pods bound"), "{}", degraded.message);
-        home.eventually("its replacement is counted", MINUTE, |home| {
-            degraded_condition(home, "True")
-                .filter(|degraded| degraded.message.starts_with("3 of minCount 4 pods bound, 1 waiting: "))
-        })
-        .await;
-        assert_eq!(count_bound(&home), 3, "the others keep running");
-        cordon_all(&home, false).await;
-        let recovered = home.eventually("it is whole again", MINUTE, |home| degraded_condition(home, "False")).await;
+        cluster
+            .eventually("its replacement is counted", MINUTE, |cluster| {
+                degraded_condition(cluster, "True")
+                    .filter(|degraded| degraded.message.starts_with("3 of minCount 4 pods bound, 1 waiting: "))
+            })
+            .await;
+        assert_eq!(count_bound(&cluster), 3, "the others keep running");
+        cordon_all(&cluster, false).await;
+        let recovered =
+            cluster.eventually("it is whole again", MINUTE, |cluster| degraded_condition(cluster, "False")).await;
         assert_eq!(recovered.message, "4 of minCount 4 pods bound, 0 waiting");
-        let writes = writes_of_degraded(&home.history());
+        let writes = writes_of_degraded(&cluster.history());
         assert!(writes.len() <= 3, "one write for each change, the first count and the last: {writes:?}");
     });
 }
@@ -87,27 +95,27 @@ fn a_running_gang_is_degraded_while_it_lacks_a_pod() {
 /// A half-bound gang: the scheduler crashes after `k` binds of a gang of `size`, and another one starts, with nodes
 /// cordoned or not. Returns the time of its start.
 async fn start_half_bound(seed: u64, size: u32, k: usize, cordoned: bool) -> (TestCluster, Timestamp) {
-    let mut home = TestCluster::start(seed, size.div_ceil(8)).await;
+    let mut cluster = TestCluster::start(seed, size.div_ceil(8)).await;
     let never = Fault::Delay(Duration::from_secs(100_000));
-    let rule = home.inject_fault(
+    let rule = cluster.inject_fault(
         FaultRule::on(writes().on_resource("pods").on_subresource("binding"), never).starting_at_nth(k as u64 + 1),
     );
     // The backoff limit is 0, so a released pod must not count as a failure.
     let gang = job("gang").pods(size as i32).indexed().gang().gpus(1).spec("backoffLimit", 0);
-    home.create(&gang.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(300)).build()).await;
-    home.eventually("k pods are bound", MINUTE, |home| (count_bound(home) == k).then_some(())).await;
-    cordon_all(&home, cordoned).await;
-    home.stop_component(Component::Scheduler);
-    home.faults().remove(rule);
-    let begun = home.now();
-    home.start_component(Component::Scheduler);
-    (home, begun)
+    cluster.create(&gang.annotate("phalanx.dev/run-seconds", &cluster.scaled_seconds(300)).build()).await;
+    cluster.eventually("k pods are bound", MINUTE, |cluster| (count_bound(cluster) == k).then_some(())).await;
+    cordon_all(&cluster, cordoned).await;
+    cluster.stop_component(Component::Scheduler);
+    cluster.faults().remove(rule);
+    let begun = cluster.now();
+    cluster.start_component(Component::Scheduler);
+    (cluster, begun)
 }
 
 /// Waits for `count` bound pods, on any clock within the time limit of a new scheduler.
-async fn wait_until_bound(home: &TestCluster, begun: Timestamp, count: usize, case: &str) {
-    home.eventually(case, THIRTY_SECONDS, |home| (count_bound(home) == count).then_some(())).await;
-    let took = home.now().duration_since(begun).unsigned_abs();
+async fn wait_until_bound(cluster: &TestCluster, begun: Timestamp, count: usize, case: &str) {
+    cluster.eventually(case, THIRTY_SECONDS, |cluster| (count_bound(cluster) == count).then_some(())).await;
+    let took = cluster.now().duration_since(begun).unsigned_abs();
     assert!(took <= THIRTY_SECONDS, "{case}: {took:?}");
 }
 
@@ -130,22 +138,28 @@ fn crash_points(largest: u32) -> Vec<(u64, u32, usize)> {
         let all = if size < 100 && !is_on_kube() { vec![1, between, size as usize - 1] } else { vec![between] };
         crashes.extend(all.into_iter().map(|k| (seed, size, k)));
     }
-    deaths
+    crashes
 }
 
-async fn wait_until_complete(home: &TestCluster) {
-    home.eventually("the Job completes", 15 * MINUTE, |home| {
-        home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some() && job.status.failed == 0)
-    })
-    .await;
+async fn wait_until_complete(cluster: &TestCluster) {
+    cluster
+        .eventually("the Job completes", 15 * MINUTE, |cluster| {
+            cluster
+                .caches()
+                .jobs
+                .all()
+                .pop()
+                .filter(|job| job.status.completion_time.is_some() && job.status.failed == 0)
+        })
+        .await;
 }
 
 #[test]
 fn a_half_bound_gang_is_completed_after_a_scheduler_crash() {
     for (seed, size, k) in crash_points(1000) {
         on_test_cluster(async {
-            let (home, begun) = start_half_bound(seed, size, k, false).await;
-            wait_until_bound(&home, begun, size as usize, &format!("all {size}, {k} of them bound before")).await;
+            let (cluster, begun) = start_half_bound(seed, size, k, false).await;
+            wait_until_bound(&cluster, begun, size as usize, &format!("all {size}, {k} of them bound before")).await;
         });
     }
 }
@@ -155,14 +169,18 @@ fn a_half_bound_gang_that_no_longer_fits_is_released_and_later_starts_whole() {
     // How many pods can be replaced in time on the wall clock depends on the machine.
     for (seed, size, k) in crash_points(if is_on_kube() { 200 } else { 1000 }) {
         on_test_cluster(async {
-            let (home, begun) = start_half_bound(seed, size, k, true).await;
-            wait_until_bound(&home, begun, 0, &format!("none of {size}, {k} of them bound before")).await;
-            assert_eq!(released_pods(&home.history()).len(), k, "each pod has the condition DisruptionTarget");
-            home.advance(MINUTE).await;
-            assert_eq!(count_bound(&home), 0, "no pod of it is bound alone");
-            cordon_all(&home, false).await;
-            home.eventually("all pods are bound", MINUTE, |home| (count_bound(home) == size as usize).then_some(())).await;
-            wait_until_complete(&home).await;
+            let (cluster, begun) = start_half_bound(seed, size, k, true).await;
+            wait_until_bound(&cluster, begun, 0, &format!("none of {size}, {k} of them bound before")).await;
+            assert_eq!(released_pods(&cluster.history()).len(), k, "each pod has the condition DisruptionTarget");
+            cluster.advance(MINUTE).await;
+            assert_eq!(count_bound(&cluster), 0, "no pod of it is bound alone");
+            cordon_all(&cluster, false).await;
+            cluster
+                .eventually("all pods are bound", MINUTE, |cluster| {
+                    (count_bound(cluster) == size as usize).then_some(())
+                })
+                .await;
+            wait_until_complete(&cluster).await;
         });
     }
 }
@@ -170,21 +188,23 @@ fn a_half_bound_gang_that_no_longer_fits_is_released_and_later_starts_whole() {
 #[test]
 fn a_degraded_gang_keeps_its_pods_when_the_scheduler_restarts() {
     on_test_cluster(async {
-        let mut home = TestCluster::start(3, 1).await;
-        home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
-        home.eventually("it is bound and its condition is written", MINUTE, |home| {
-            let group = home.caches().pod_groups.all().pop()?;
-            (count_bound(home) == 4 && Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled"))
+        let mut cluster = TestCluster::start(3, 1).await;
+        cluster.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
+        cluster
+            .eventually("it is bound and its condition is written", MINUTE, |cluster| {
+                let group = cluster.caches().pod_groups.all().pop()?;
+                (count_bound(cluster) == 4
+                    && Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled"))
                 .then_some(())
-        })
-        .await;
-        cordon_all(&home, true).await;
-        let one = home.caches().pods.all().pop().unwrap().metadata.name.clone();
-        home.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
-        home.eventually("one is missing", MINUTE, |home| (count_bound(home) == 3).then_some(())).await;
-        home.restart_component(Component::Scheduler);
-        home.advance(MINUTE).await;
-        assert_eq!(count_bound(&home), 3);
+            })
+            .await;
+        cordon_all(&cluster, true).await;
+        let one = cluster.caches().pods.all().pop().unwrap().metadata.name.clone();
+        cluster.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
+        cluster.eventually("one is missing", MINUTE, |cluster| (count_bound(cluster) == 3).then_some(())).await;
+        cluster.restart_component(Component::Scheduler);
+        cluster.advance(MINUTE).await;
+        assert_eq!(count_bound(&cluster), 3);
     });
 }
 
@@ -196,9 +216,9 @@ fn gang(name: &str) -> serde_json::Value {
     job(name).pods(GANG_SIZE).indexed().gang().gpus(1).annotate("phalanx.dev/run-seconds", "60").build()
 }
 
-fn count_complete(home: &TestCluster) -> usize {
+fn count_complete(cluster: &TestCluster) -> usize {
     let complete = |job: &&Arc<JobView>| job.status.completion_time.is_some();
-    home.caches().jobs.all().iter().filter(complete).count()
+    cluster.caches().jobs.all().iter().filter(complete).count()
 }
 
 // Shows: S000-67
@@ -209,40 +229,41 @@ fn large_gangs_all_finish_among_other_workloads() {
         let alone = TestCluster::embedded(7, Cluster::default_of(2)).await;
         let begun = alone.now();
         alone.create(&gang("alone")).await;
-        alone.eventually("one gang alone", 3 * MINUTE, |home| (count_complete(home) == 1).then_some(())).await;
+        alone.eventually("one gang alone", 3 * MINUTE, |cluster| (count_complete(cluster) == 1).then_some(())).await;
         let one = alone.now().duration_since(begun).unsigned_abs();
 
         // Fifty waiting gangs would write a new condition at each change of the cluster, which this test does not read.
         let mut config = Config::for_cluster(Cluster::default_of(2));
         config.scheduler.refusal_pause = 10 * MINUTE;
-        let home = TestCluster::with_config(7, config).await;
-        let begun = home.now();
+        let cluster = TestCluster::with_config(7, config).await;
+        let begun = cluster.now();
         for number in 0..GANGS {
-            home.create(&gang(&format!("gang-{number}"))).await;
+            cluster.create(&gang(&format!("gang-{number}"))).await;
             if number % 5 == 0 {
                 let basic = job(&format!("basic-{number}")).pods(2).gpus(1);
-                home.create(&basic.annotate("phalanx.dev/run-seconds", "30").build()).await;
+                cluster.create(&basic.annotate("phalanx.dev/run-seconds", "30").build()).await;
             }
         }
-        let nodes: Vec<String> = home.caches().nodes.all().iter().map(|node| node.metadata.name.clone()).collect();
+        let nodes: Vec<String> = cluster.caches().nodes.all().iter().map(|node| node.metadata.name.clone()).collect();
         let (mut round, limit) = (0, one * GANGS as u32 * 12 / 10);
-        while count_complete(&home) < GANGS + GANGS / 5 {
-            let took = home.now().duration_since(begun).unsigned_abs();
+        while count_complete(&cluster) < GANGS + GANGS / 5 {
+            let took = cluster.now().duration_since(begun).unsigned_abs();
             assert!(
                 took <= limit,
                 "{} Jobs are complete after {took:?}; one gang alone took {one:?}",
-                count_complete(&home)
+                count_complete(&cluster)
             );
             // Small pods are created continuously, and nodes are cordoned for short times.
-            home.create(&pod(&format!("single-{round}")).gpus(1).annotate("phalanx.dev/run-seconds", "30").build())
+            cluster
+                .create(&pod(&format!("single-{round}")).gpus(1).annotate("phalanx.dev/run-seconds", "30").build())
                 .await;
             let node = &nodes[(round / 9) % nodes.len()];
             match round % 9 {
-                0 => cordon(&home, node, true).await,
-                2 => cordon(&home, node, false).await,
+                0 => cordon(&cluster, node, true).await,
+                2 => cordon(&cluster, node, false).await,
                 _ => {}
             }
-            home.advance(Duration::from_secs(5)).await;
+            cluster.advance(Duration::from_secs(5)).await;
             round += 1;
         }
     });

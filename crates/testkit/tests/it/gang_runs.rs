@@ -1,4 +1,4 @@
-//! Groups that are used again, groups whose pods come in batches, and what is known of a gang after its scheduler died.
+//! Groups that are used again, groups whose pods are created in batches, and gangs after a restart of the scheduler.
 
 use std::time::Duration;
 
@@ -19,181 +19,198 @@ fn gang(name: &str, min_count: u32) -> Value {
     })
 }
 
-async fn members(home: &TestCluster, group: &str, names: &[&str], gpus: i32, run_seconds: &str) {
-    members_that_exit(home, group, names, gpus, run_seconds, "0").await;
+async fn members(cluster: &TestCluster, group: &str, names: &[&str], gpus: i32, run_seconds: &str) {
+    members_that_exit(cluster, group, names, gpus, run_seconds, "0").await;
 }
 
-async fn members_that_exit(home: &TestCluster, group: &str, names: &[&str], gpus: i32, run_seconds: &str, code: &str) {
+async fn members_that_exit(
+    cluster: &TestCluster,
+    group: &str,
+    names: &[&str],
+    gpus: i32,
+    run_seconds: &str,
+    code: &str,
+) {
     for name in names {
         let member = pod(name).group(group).gpus(gpus).annotate("phalanx.dev/run-seconds", run_seconds);
-        home.create(&member.annotate("phalanx.dev/exit-code", code).build()).await;
+        cluster.create(&member.annotate("phalanx.dev/exit-code", code).build()).await;
     }
 }
 
-/// Pods of the group that have a node, have not ended and are to stay.
-fn bound_pods(home: &TestCluster, group: &str) -> Vec<String> {
+/// Pods of the group that are bound, not finished and not being deleted.
+fn bound_pods(cluster: &TestCluster, group: &str) -> Vec<String> {
     let is_bound = |pod: &PodView| pod.node_name().is_some() && !pod.is_finished() && !pod.metadata.is_deleting();
-    let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
+    let of_group = cluster.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
     of_group.filter(|pod| is_bound(pod)).map(|pod| pod.metadata.name.clone()).collect()
 }
 
-async fn until_bound(home: &TestCluster, group: &str, count: usize) {
-    home.eventually(&format!("{count} pods of {group} are bound"), MINUTE, |home| {
-        (bound_pods(home, group).len() == count).then_some(())
-    })
-    .await;
+async fn until_bound(cluster: &TestCluster, group: &str, count: usize) {
+    cluster
+        .eventually(&format!("{count} pods of {group} are bound"), MINUTE, |cluster| {
+            (bound_pods(cluster, group).len() == count).then_some(())
+        })
+        .await;
 }
 
-async fn until_phase(home: &TestCluster, phase: PodPhase, count: usize) {
-    home.eventually(&format!("{count} pods are {phase:?}"), 2 * MINUTE, |home| {
-        (home.pods().iter().filter(|pod| pod.status.phase == phase).count() == count).then_some(())
-    })
-    .await;
+async fn until_phase(cluster: &TestCluster, phase: PodPhase, count: usize) {
+    cluster
+        .eventually(&format!("{count} pods are {phase:?}"), 2 * MINUTE, |cluster| {
+            (cluster.pods().iter().filter(|pod| pod.status.phase == phase).count() == count).then_some(())
+        })
+        .await;
 }
 
-async fn cordon_all(home: &TestCluster, cordoned: bool) {
-    for node in home.caches().nodes.all() {
+async fn cordon_all(cluster: &TestCluster, cordoned: bool) {
+    for node in cluster.caches().nodes.all() {
         let path = format!("/api/v1/nodes/{}", node.metadata.name);
-        home.request("PATCH", &path, &json!({"spec": {"unschedulable": cordoned}})).await.unwrap();
+        cluster.request("PATCH", &path, &json!({"spec": {"unschedulable": cordoned}})).await.unwrap();
     }
 }
 
-/// A gang of three has run to its end, `succeeded` of it with success, and three more pods come while there is room for
-/// one. None of them is bound until there is room for all.
-async fn check_second_run(home: &TestCluster, succeeded: usize) {
-    home.create(&gang("g", 3)).await;
-    let (well, badly) = ["a-0", "a-1", "a-2"].split_at(succeeded);
-    members(home, "g", well, 2, &home.scaled_seconds(10)).await;
-    members_that_exit(home, "g", badly, 2, &home.scaled_seconds(10), "1").await;
-    until_phase(home, PodPhase::Succeeded, succeeded).await;
-    until_phase(home, PodPhase::Failed, 3 - succeeded).await;
-    home.create(&pod("filler").gpus(6).annotate("phalanx.dev/run-seconds", "100000").build()).await;
-    home.eventually("the filler runs", MINUTE, |home| {
-        home.pods().iter().any(|pod| pod.metadata.name == "filler" && pod.node_name().is_some()).then_some(())
-    })
-    .await;
+/// A gang of three has finished, `succeeded` of its pods with success, and three more pods are created while one fits.
+/// None of them is bound until all fit.
+async fn check_second_run(cluster: &TestCluster, succeeded: usize) {
+    cluster.create(&gang("g", 3)).await;
+    let (succeeding, failing) = ["a-0", "a-1", "a-2"].split_at(succeeded);
+    members(cluster, "g", succeeding, 2, &cluster.scaled_seconds(10)).await;
+    members_that_exit(cluster, "g", failing, 2, &cluster.scaled_seconds(10), "1").await;
+    until_phase(cluster, PodPhase::Succeeded, succeeded).await;
+    until_phase(cluster, PodPhase::Failed, 3 - succeeded).await;
+    cluster.create(&pod("filler").gpus(6).annotate("phalanx.dev/run-seconds", "100000").build()).await;
+    cluster
+        .eventually("the filler runs", MINUTE, |cluster| {
+            cluster.pods().iter().any(|pod| pod.metadata.name == "filler" && pod.node_name().is_some()).then_some(())
+        })
+        .await;
     // Creation times are whole seconds.
-    home.advance(Duration::from_secs(20)).await;
-    members(home, "g", &["b-0", "b-1", "b-2"], 2, "100000").await;
-    home.eventually("one of them is told to wait", MINUTE, |home| {
-        let told = |pod: &PodView| pod.status.conditions.iter().any(|one| one.kind == "PodScheduled");
-        home.pods().iter().any(|pod| pod.metadata.name.starts_with("b-") && told(pod)).then_some(())
-    })
-    .await;
-    home.advance(MINUTE).await;
-    assert_eq!(bound_pods(home, "g"), Vec::<String>::new(), "there is room for one of three");
-    home.delete("pods/filler").await;
-    until_bound(home, "g", 3).await;
+    cluster.advance(Duration::from_secs(20)).await;
+    members(cluster, "g", &["b-0", "b-1", "b-2"], 2, "100000").await;
+    cluster
+        .eventually("one of them is reported as waiting", MINUTE, |cluster| {
+            let is_reported = |pod: &PodView| pod.status.conditions.iter().any(|one| one.kind == "PodScheduled");
+            cluster.pods().iter().any(|pod| pod.metadata.name.starts_with("b-") && is_reported(pod)).then_some(())
+        })
+        .await;
+    cluster.advance(MINUTE).await;
+    assert_eq!(bound_pods(cluster, "g"), Vec::<String>::new(), "one of three fits");
+    cluster.delete("pods/filler").await;
+    until_bound(cluster, "g", 3).await;
 }
 
 #[test]
 fn the_second_run_of_a_group_starts_whole() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        check_second_run(&home, 3).await;
+        let cluster = TestCluster::start(3, 1).await;
+        check_second_run(&cluster, 3).await;
     });
 }
 
-// Two of the first run succeeded, and counted: one of the three new pods was started.
+// Observed: two pods of the first run had succeeded and were counted, so one of the three new pods was started.
 #[test]
 fn the_run_after_a_failed_one_starts_whole_and_reports_missing_pods() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        check_second_run(&home, 2).await;
-        home.delete("pods/b-1").await;
-        let lacks = "2 of minCount 3 pods bound, 0 waiting";
-        home.eventually("that a pod is missing is said", MINUTE, |home| {
-            let is_said = |one: &Condition| one.kind == "Degraded" && one.status == "True" && one.message == lacks;
-            home.pod_groups()[0].status.conditions.iter().any(is_said).then_some(())
-        })
-        .await;
+        let cluster = TestCluster::start(3, 1).await;
+        check_second_run(&cluster, 2).await;
+        cluster.delete("pods/b-1").await;
+        let want = "2 of minCount 3 pods bound, 0 waiting";
+        cluster
+            .eventually("the missing pod is reported", MINUTE, |cluster| {
+                let is_degraded =
+                    |one: &Condition| one.kind == "Degraded" && one.status == "True" && one.message == want;
+                cluster.pod_groups()[0].status.conditions.iter().any(is_degraded).then_some(())
+            })
+            .await;
     });
 }
 
 #[test]
 fn a_gang_created_in_batches_is_placed_in_a_rack_that_fits_all_of_it() {
     on_test_cluster(async {
-        // A rack of eight nodes, and one of four that would do for the first batch.
-        let home = TestCluster::start(3, 12).await;
+        // A rack of eight nodes, and one of four, which fits the first batch.
+        let cluster = TestCluster::start(3, 12).await;
         let mut group = gang("g", 4);
         group["metadata"]["annotations"] = json!({"phalanx.dev/expected-count": "8"});
         group["spec"]["schedulingConstraints"] = json!({"topology": [{"key": "topology.kubernetes.io/rack"}]});
-        home.create(&group).await;
-        members(&home, "g", &["a-0", "a-1", "a-2", "a-3"], 8, "100000").await;
-        until_bound(&home, "g", 4).await;
-        members(&home, "g", &["b-0", "b-1", "b-2", "b-3"], 8, "100000").await;
-        until_bound(&home, "g", 8).await;
+        cluster.create(&group).await;
+        members(&cluster, "g", &["a-0", "a-1", "a-2", "a-3"], 8, "100000").await;
+        until_bound(&cluster, "g", 4).await;
+        members(&cluster, "g", &["b-0", "b-1", "b-2", "b-3"], 8, "100000").await;
+        until_bound(&cluster, "g", 8).await;
     });
 }
 
-// Seen: the first pod of a Basic Job chose the rack, the tightest one that it fitted into, and five others waited there.
+// Observed: the first pod of a Basic Job chose the tightest rack that it fitted into, and five others waited there.
 #[test]
 fn a_basic_job_is_placed_in_a_rack_that_fits_all_of_it() {
     on_test_cluster(async {
         // A rack of eight nodes, and one of four.
-        let home = TestCluster::start(3, 12).await;
+        let cluster = TestCluster::start(3, 12).await;
         let mut job = job("b").pods(6).gpus(8).run_forever().build();
         let topology = json!({"topology": [{"key": "topology.kubernetes.io/rack"}]});
         job["spec"]["scheduling"] = json!({"schedulingPolicy": {"basic": {}}, "schedulingConstraints": topology});
-        home.create(&job).await;
-        home.eventually("all six are placed", MINUTE, |home| {
-            let placed = home.pods().iter().filter(|pod| pod.node_name().is_some()).count();
-            (placed == 6).then_some(())
-        })
-        .await;
+        cluster.create(&job).await;
+        cluster
+            .eventually("all six are placed", MINUTE, |cluster| {
+                let placed = cluster.pods().iter().filter(|pod| pod.node_name().is_some()).count();
+                (placed == 6).then_some(())
+            })
+            .await;
     });
 }
 
 #[test]
 fn the_rest_of_a_gang_is_placed_when_no_more_pods_are_expected() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        home.create(&gang("g", 2)).await;
-        members(&home, "g", &["a-0"], 1, &home.scaled_seconds(10)).await;
-        members(&home, "g", &["a-1"], 1, "100000").await;
-        until_phase(&home, PodPhase::Succeeded, 1).await;
-        home.delete("pods/a-0").await;
-        home.delete("pods/a-1").await;
-        home.eventually("both are gone", MINUTE, |home| home.pods().is_empty().then_some(())).await;
-        members(&home, "g", &["b-1"], 1, "100000").await;
-        home.advance(MINUTE).await;
-        assert_eq!(bound_pods(&home, "g"), Vec::<String>::new(), "as far as is known another one may come");
-        home.patch("podgroups/g", &json!({"metadata": {"annotations": {"phalanx.dev/expected-count": "1"}}})).await;
-        until_bound(&home, "g", 1).await;
+        let cluster = TestCluster::start(3, 1).await;
+        cluster.create(&gang("g", 2)).await;
+        members(&cluster, "g", &["a-0"], 1, &cluster.scaled_seconds(10)).await;
+        members(&cluster, "g", &["a-1"], 1, "100000").await;
+        until_phase(&cluster, PodPhase::Succeeded, 1).await;
+        cluster.delete("pods/a-0").await;
+        cluster.delete("pods/a-1").await;
+        cluster.eventually("both are deleted", MINUTE, |cluster| cluster.pods().is_empty().then_some(())).await;
+        members(&cluster, "g", &["b-1"], 1, "100000").await;
+        cluster.advance(MINUTE).await;
+        assert_eq!(bound_pods(&cluster, "g"), Vec::<String>::new(), "another pod may still be created");
+        cluster.patch("podgroups/g", &json!({"metadata": {"annotations": {"phalanx.dev/expected-count": "1"}}})).await;
+        until_bound(&cluster, "g", 1).await;
     });
 }
 
 #[test]
 fn a_restarted_scheduler_keeps_a_running_gang_that_lacks_its_condition() {
     on_test_cluster(async {
-        let mut home = TestCluster::start(3, 1).await;
+        let mut cluster = TestCluster::start(3, 1).await;
         let never = Fault::Delay(Duration::from_secs(100_000));
-        let rule = home.inject_fault(FaultRule::on(
+        let rule = cluster.inject_fault(FaultRule::on(
             writes().on_resource("scheduling.k8s.io/podgroups").on_subresource("status"),
             never,
         ));
-        home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
-        until_phase(&home, PodPhase::Running, 4).await;
-        // Times of creation are whole seconds: the replacement is to come later than the start of the others.
-        home.advance(Duration::from_secs(20)).await;
-        cordon_all(&home, true).await;
-        home.stop_component(Component::Scheduler);
-        let one = home.pods().pop().unwrap().metadata.name.clone();
-        home.delete(&format!("pods/{one}")).await;
-        home.eventually("it is replaced", MINUTE, |home| {
-            let waits = home.pods().into_iter().filter(|pod| pod.node_name().is_none()).count();
-            (home.pods().len() == 4 && waits == 1).then_some(())
-        })
-        .await;
-        home.faults().remove(rule);
+        cluster.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
+        until_phase(&cluster, PodPhase::Running, 4).await;
+        // Creation times are whole seconds: the replacement must be created later than the start of the others.
+        cluster.advance(Duration::from_secs(20)).await;
+        cordon_all(&cluster, true).await;
+        cluster.stop_component(Component::Scheduler);
+        let one = cluster.pods().pop().unwrap().metadata.name.clone();
+        cluster.delete(&format!("pods/{one}")).await;
+        cluster
+            .eventually("it is replaced", MINUTE, |cluster| {
+                let waits = cluster.pods().into_iter().filter(|pod| pod.node_name().is_none()).count();
+                (cluster.pods().len() == 4 && waits == 1).then_some(())
+            })
+            .await;
+        cluster.faults().remove(rule);
         assert!(
-            home.pod_groups()
+            cluster
+                .pod_groups()
                 .iter()
                 .all(|group| { !Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled") })
         );
-        home.start_component(Component::Scheduler);
-        home.advance(2 * MINUTE).await;
-        let running = home.pods().iter().filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting()).count();
-        assert_eq!(running, 3, "what runs goes on");
+        cluster.start_component(Component::Scheduler);
+        cluster.advance(2 * MINUTE).await;
+        let running =
+            cluster.pods().iter().filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting()).count();
+        assert_eq!(running, 3, "running pods keep running");
     });
 }

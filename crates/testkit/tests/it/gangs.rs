@@ -37,22 +37,23 @@ fn initially_scheduled(group: &PodGroupView) -> Option<Condition> {
 #[test]
 fn a_gang_of_eight_with_capacity_for_seven_binds_no_pod() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "100000").build()).await;
-        home.eventually("the filler runs", MINUTE, |home| {
-            home.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
-        })
-        .await;
-        home.create(&job("eight").pods(8).indexed().gang().gpus(1).build()).await;
-        let refused = home
-            .eventually("the group is refused", MINUTE, |home| {
-                let group = home.caches().pod_groups.all().pop()?;
+        let cluster = TestCluster::start(3, 1).await;
+        cluster.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        cluster
+            .eventually("the filler runs", MINUTE, |cluster| {
+                cluster.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
+            })
+            .await;
+        cluster.create(&job("eight").pods(8).indexed().gang().gpus(1).build()).await;
+        let refused = cluster
+            .eventually("the group is refused", MINUTE, |cluster| {
+                let group = cluster.caches().pod_groups.all().pop()?;
                 initially_scheduled(&group).filter(|condition| condition.status == "False")
             })
             .await;
         assert_eq!(refused.reason, "Unschedulable");
         assert!(refused.message.contains("7 of 8"), "{}", refused.message);
-        let history = home.history();
+        let history = cluster.history();
         let bound: BTreeSet<&str> =
             history.iter().filter(|c| c.resource == "pods" && is_bound(c)).map(RecordedWrite::name).collect();
         assert_eq!(bound, BTreeSet::from(["filler"]), "no pod of the gang was ever bound");
@@ -62,20 +63,23 @@ fn a_gang_of_eight_with_capacity_for_seven_binds_no_pod() {
 #[test]
 fn a_waiting_gang_starts_as_soon_as_capacity_is_freed() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(100)).build())
+        let cluster = TestCluster::start(3, 1).await;
+        cluster
+            .create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", &cluster.scaled_seconds(100)).build())
             .await;
-        home.eventually("the filler is placed", MINUTE, |home| {
-            home.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
-        })
-        .await;
-        home.create(&job("eight").pods(8).indexed().gang().gpus(1).build()).await;
+        cluster
+            .eventually("the filler is placed", MINUTE, |cluster| {
+                cluster.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
+            })
+            .await;
+        cluster.create(&job("eight").pods(8).indexed().gang().gpus(1).build()).await;
         let budget = Duration::from_secs(200);
-        home.eventually("the gang completes", budget, |home| {
-            home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8)
-        })
-        .await;
-        let history = home.history();
+        cluster
+            .eventually("the gang completes", budget, |cluster| {
+                cluster.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8)
+            })
+            .await;
+        let history = cluster.history();
         let time_of = |find: &dyn Fn(&&RecordedWrite) -> bool, path: &str| -> api::Timestamp {
             let change = history.iter().find(find).unwrap();
             change.object.pointer(path).and_then(|text| text.as_str()).unwrap().parse().unwrap()
@@ -89,7 +93,7 @@ fn a_waiting_gang_starts_as_soon_as_capacity_is_freed() {
             "/status/startTime",
         );
         let waited = started.duration_since(freed);
-        let limit = home.scaled_timeout(Duration::from_secs(1));
+        let limit = cluster.scaled_timeout(Duration::from_secs(1));
         assert!(waited.unsigned_abs() <= limit, "the gang started {waited:?} after capacity was freed");
     });
 }
@@ -97,74 +101,83 @@ fn a_waiting_gang_starts_as_soon_as_capacity_is_freed() {
 #[test]
 fn a_gang_of_two_pod_sizes_starts_when_a_small_pod_is_deleted() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
+        let cluster = TestCluster::start(3, 1).await;
         // Four of eight GPUs are free: enough for a leader of three or a worker of two, but not for both.
         for (name, gpus) in [("small", 1), ("large", 3)] {
-            home.create(&pod(name).gpus(gpus).annotate("phalanx.dev/run-seconds", "100000").build()).await;
+            cluster.create(&pod(name).gpus(gpus).annotate("phalanx.dev/run-seconds", "100000").build()).await;
         }
-        home.eventually("both run", MINUTE, |home| {
-            (home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(())
-        })
-        .await;
-        home.create(&json!({
-            "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
-            "metadata": {"name": "pair", "namespace": "default"},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
-        }))
-        .await;
+        cluster
+            .eventually("both run", MINUTE, |cluster| {
+                (cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(())
+            })
+            .await;
+        cluster
+            .create(&json!({
+                "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+                "metadata": {"name": "pair", "namespace": "default"},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+            }))
+            .await;
         for (name, gpus) in [("leader", 3), ("worker", 2)] {
-            home.create(&pod(name).gpus(gpus).group("pair").build()).await;
+            cluster.create(&pod(name).gpus(gpus).group("pair").build()).await;
         }
-        home.eventually("the gang is refused", MINUTE, |home| {
-            let group = home.caches().pod_groups.all().pop()?;
-            initially_scheduled(&group).filter(|condition| condition.status == "False")
-        })
-        .await;
+        cluster
+            .eventually("the gang is refused", MINUTE, |cluster| {
+                let group = cluster.caches().pod_groups.all().pop()?;
+                initially_scheduled(&group).filter(|condition| condition.status == "False")
+            })
+            .await;
         let now = json!({"gracePeriodSeconds": 0});
-        home.request("DELETE", &home.path("pods/small"), &now).await.unwrap();
-        home.eventually("the gang is placed", Duration::from_secs(5), |home| {
-            let is_placed = |name: &str| {
-                home.caches().pods.all().iter().any(|pod| pod.metadata.name == name && pod.node_name().is_some())
-            };
-            (is_placed("leader") && is_placed("worker")).then_some(())
-        })
-        .await;
+        cluster.request("DELETE", &cluster.path("pods/small"), &now).await.unwrap();
+        cluster
+            .eventually("the gang is placed", Duration::from_secs(5), |cluster| {
+                let is_placed = |name: &str| {
+                    cluster.caches().pods.all().iter().any(|pod| pod.metadata.name == name && pod.node_name().is_some())
+                };
+                (is_placed("leader") && is_placed("worker")).then_some(())
+            })
+            .await;
     });
 }
 
 #[test]
 fn a_small_pod_is_placed_while_ten_gangs_wait() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 2).await;
+        let cluster = TestCluster::start(3, 2).await;
         let placed =
-            |home: &TestCluster| home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+            |cluster: &TestCluster| cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
         for number in 0..10 {
             let long = pod(&format!("long-{number}")).gpus(1).annotate("phalanx.dev/run-seconds", "100000");
-            home.create(&long.build()).await;
+            cluster.create(&long.build()).await;
         }
-        home.eventually("the long pods run", MINUTE, |home| (placed(home) == 10).then_some(())).await;
+        cluster.eventually("the long pods run", MINUTE, |cluster| (placed(cluster) == 10).then_some(())).await;
         for number in 0..10 {
-            home.create(&job(&format!("gang-{number}")).pods(2).indexed().gang().gpus(8).build()).await;
+            cluster.create(&job(&format!("gang-{number}")).pods(2).indexed().gang().gpus(8).build()).await;
         }
-        home.eventually("all gangs wait", MINUTE, |home| {
-            let groups = home.caches().pod_groups.all();
-            let refused =
-                groups.iter().filter_map(|group| initially_scheduled(group)).filter(|condition| condition.status == "False");
-            (refused.count() == 10).then_some(())
-        })
-        .await;
+        cluster
+            .eventually("all gangs wait", MINUTE, |cluster| {
+                let groups = cluster.caches().pod_groups.all();
+                let refused = groups
+                    .iter()
+                    .filter_map(|group| initially_scheduled(group))
+                    .filter(|condition| condition.status == "False");
+                (refused.count() == 10).then_some(())
+            })
+            .await;
         // By now nodes are reserved for the first gang.
-        home.advance(MINUTE + MINUTE / 2).await;
-        home.create(&pod("small").gpus(1).build()).await;
-        home.eventually("the small pod is placed", MINUTE + MINUTE / 2, |home| {
-            home.caches()
-                .pods
-                .all()
-                .iter()
-                .any(|pod| pod.metadata.name == "small" && pod.node_name().is_some())
-                .then_some(())
-        })
-        .await;
+        cluster.advance(MINUTE + MINUTE / 2).await;
+        cluster.create(&pod("small").gpus(1).build()).await;
+        cluster
+            .eventually("the small pod is placed", MINUTE + MINUTE / 2, |cluster| {
+                cluster
+                    .caches()
+                    .pods
+                    .all()
+                    .iter()
+                    .any(|pod| pod.metadata.name == "small" && pod.node_name().is_some())
+                    .then_some(())
+            })
+            .await;
     });
 }
 
@@ -177,19 +190,20 @@ fn a_small_pod_is_placed_while_ten_gangs_wait() {
 fn competing_gangs_are_never_partial_and_all_finish() {
     for seed in seeds(4) {
         on_test_cluster(async {
-            let home = TestCluster::start(seed, 16).await;
+            let cluster = TestCluster::start(seed, 16).await;
             for name in ["red", "blue", "green"] {
                 let gang = job(name).pods(96).indexed().gang().gpus(1);
-                home.create(&gang.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(5)).build()).await;
+                cluster.create(&gang.annotate("phalanx.dev/run-seconds", &cluster.scaled_seconds(5)).build()).await;
             }
-            home.eventually("all three complete", MINUTE, |home| {
-                let complete = |job: &&Arc<JobView>| job.status.completion_time.is_some();
-                (home.caches().jobs.all().iter().filter(complete).count() == 3).then_some(())
-            })
-            .await;
+            cluster
+                .eventually("all three complete", MINUTE, |cluster| {
+                    let complete = |job: &&Arc<JobView>| job.status.completion_time.is_some();
+                    (cluster.caches().jobs.all().iter().filter(complete).count() == 3).then_some(())
+                })
+                .await;
             // The capacity is enough for one gang and a third. If binds of a gang began before the last one was bound
             // completely, both would be partial.
-            let binds = groups_in_bind_order(&home.history());
+            let binds = groups_in_bind_order(&cluster.history());
             let gangs: Vec<usize> = binds.chunk_by(|one, next| one == next).map(<[String]>::len).collect();
             assert_eq!(gangs, [96, 96, 96], "one gang after the other, each as a whole");
         });
@@ -203,27 +217,30 @@ fn competing_gangs_are_never_partial_and_all_finish() {
 #[test]
 fn a_job_without_scheduling_fields_is_placed_pod_by_pod() {
     on_test_cluster(async {
-        let home = TestCluster::start(5, 1).await;
+        let cluster = TestCluster::start(5, 1).await;
         // 8 of 12 fit: the others follow as capacity is freed; no pod waits for another.
-        let plain = job("plain").pods(12).gpus(1).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(50));
-        home.create(&plain.build()).await;
-        home.eventually("eight run while four wait", MINUTE, |home| {
-            let pods = home.caches().pods.all();
-            let bound = pods.iter().filter(|pod| pod.node_name().is_some()).count();
-            (pods.len() == 12 && bound == 8).then_some(())
-        })
-        .await;
-        let group = home.caches().pod_groups.all().pop().unwrap();
+        let plain = job("plain").pods(12).gpus(1).annotate("phalanx.dev/run-seconds", &cluster.scaled_seconds(50));
+        cluster.create(&plain.build()).await;
+        cluster
+            .eventually("eight run while four wait", MINUTE, |cluster| {
+                let pods = cluster.caches().pods.all();
+                let bound = pods.iter().filter(|pod| pod.node_name().is_some()).count();
+                (pods.len() == 12 && bound == 8).then_some(())
+            })
+            .await;
+        let group = cluster.caches().pod_groups.all().pop().unwrap();
         assert_eq!(group.min_count(), None, "the default policy is Basic");
-        assert_eq!(home.caches().workloads.all().len(), 1, "a Basic Job has a Workload too");
-        home.eventually("all complete", 3 * MINUTE, |home| {
-            home.caches()
-                .jobs
-                .all()
-                .pop()
-                .filter(|job| job.status.succeeded == 12 && job.status.completion_time.is_some())
-        })
-        .await;
+        assert_eq!(cluster.caches().workloads.all().len(), 1, "a Basic Job has a Workload too");
+        cluster
+            .eventually("all complete", 3 * MINUTE, |cluster| {
+                cluster
+                    .caches()
+                    .jobs
+                    .all()
+                    .pop()
+                    .filter(|job| job.status.succeeded == 12 && job.status.completion_time.is_some())
+            })
+            .await;
     });
 }
 
@@ -235,42 +252,44 @@ fn a_job_without_scheduling_fields_is_placed_pod_by_pod() {
 #[test]
 fn a_user_created_pod_group_works_without_a_workload() {
     on_test_cluster(async {
-        let home = TestCluster::start(5, 1).await;
+        let cluster = TestCluster::start(5, 1).await;
         // Pods first: they wait for the group that they name.
         for index in 0..4 {
-            home.create(&pod(&format!("w{index}")).gpus(1).group("late").build()).await;
+            cluster.create(&pod(&format!("w{index}")).gpus(1).group("late").build()).await;
         }
         let group = json!({
             "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
             "metadata": {"name": "late", "namespace": "default"},
             "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}},
         });
-        home.advance(Duration::from_secs(5)).await;
-        assert!(home.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
-        home.create(&group).await;
-        home.eventually("all four are placed", MINUTE, |home| {
-            let pods = home.caches().pods.all();
-            (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 4).then_some(())
-        })
-        .await;
+        cluster.advance(Duration::from_secs(5)).await;
+        assert!(cluster.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
+        cluster.create(&group).await;
+        cluster
+            .eventually("all four are placed", MINUTE, |cluster| {
+                let pods = cluster.caches().pods.all();
+                (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 4).then_some(())
+            })
+            .await;
     });
 }
 
 #[test]
 fn a_gang_that_cannot_fit_has_all_its_pods_and_none_is_placed() {
     on_test_cluster(async {
-        let home = TestCluster::start(5, 16).await;
+        let cluster = TestCluster::start(5, 16).await;
         let gang = job("large").pods(72).indexed().gang().in_topology("topology.kubernetes.io/rack").gpus(1);
-        home.create(&gang.build()).await;
-        home.eventually("the group is refused", MINUTE, |home| {
-            let group = home.caches().pod_groups.all().pop()?;
-            initially_scheduled(&group).filter(|condition| condition.status == "False")
-        })
-        .await;
-        home.advance(MINUTE).await;
-        let created = home.history().iter().filter(|c| c.resource == "pods" && c.created).count();
+        cluster.create(&gang.build()).await;
+        cluster
+            .eventually("the group is refused", MINUTE, |cluster| {
+                let group = cluster.caches().pod_groups.all().pop()?;
+                initially_scheduled(&group).filter(|condition| condition.status == "False")
+            })
+            .await;
+        cluster.advance(MINUTE).await;
+        let created = cluster.history().iter().filter(|c| c.resource == "pods" && c.created).count();
         assert_eq!(created, 72, "one pod for each index");
-        assert!(home.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
+        assert!(cluster.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
     });
 }
 
@@ -278,18 +297,21 @@ fn a_gang_that_cannot_fit_has_all_its_pods_and_none_is_placed() {
 #[test]
 fn a_gang_completes_when_every_component_is_restarted_once() {
     on_test_cluster(async {
-        let mut home = TestCluster::start(9, 2).await;
+        let mut cluster = TestCluster::start(9, 2).await;
         let gang = job("steady").pods(16).indexed().gang().gpus(1);
-        home.create(&gang.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(60)).build()).await;
+        cluster.create(&gang.annotate("phalanx.dev/run-seconds", &cluster.scaled_seconds(60)).build()).await;
         for (component, pods) in [(Component::Controllers, 1), (Component::Scheduler, 16), (Component::Nodes, 16)] {
-            home.eventually("pods exist", MINUTE, |home| (home.caches().pods.len() >= pods).then_some(())).await;
-            home.restart_component(component);
+            cluster
+                .eventually("pods exist", MINUTE, |cluster| (cluster.caches().pods.len() >= pods).then_some(()))
+                .await;
+            cluster.restart_component(component);
         }
-        home.eventually("the gang completes", 3 * MINUTE, |home| {
-            home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
-        })
-        .await;
-        let history = home.history();
+        cluster
+            .eventually("the gang completes", 3 * MINUTE, |cluster| {
+                cluster.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
+            })
+            .await;
+        let history = cluster.history();
         let created = |resource: &str| history.iter().filter(|c| c.resource == resource && c.created).count();
         let objects = ["pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"].map(created);
         assert_eq!(objects, [16, 1, 1], "no object was created twice");
@@ -300,16 +322,17 @@ fn a_gang_completes_when_every_component_is_restarted_once() {
 #[test]
 fn a_gang_completes_when_every_third_bind_gets_429() {
     on_test_cluster(async {
-        let home = TestCluster::start(9, 2).await;
+        let cluster = TestCluster::start(9, 2).await;
         let busy = Fault::Respond(InjectedStatus::TooManyRequests { retry_after_seconds: 1 });
-        let rule =
-            home.inject_fault(FaultRule::on(writes().on_resource("pods").on_subresource("binding"), busy).every_nth(3));
-        home.create(&job("steady").pods(16).indexed().gang().gpus(1).build()).await;
-        home.eventually("the gang completes", 3 * MINUTE, |home| {
-            home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
-        })
-        .await;
-        assert!(home.faults().counts(rule).applied >= 5, "sixteen binds and the retries");
-        assert_eq!(groups_in_bind_order(&home.history()).len(), 16);
+        let rule = cluster
+            .inject_fault(FaultRule::on(writes().on_resource("pods").on_subresource("binding"), busy).every_nth(3));
+        cluster.create(&job("steady").pods(16).indexed().gang().gpus(1).build()).await;
+        cluster
+            .eventually("the gang completes", 3 * MINUTE, |cluster| {
+                cluster.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
+            })
+            .await;
+        assert!(cluster.faults().counts(rule).applied >= 5, "sixteen binds and the retries");
+        assert_eq!(groups_in_bind_order(&cluster.history()).len(), 16);
     });
 }

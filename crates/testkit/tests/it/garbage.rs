@@ -16,11 +16,11 @@ async fn test_cluster() -> TestCluster {
 }
 
 /// Makes a Workload that belongs to these, and returns a reference to it.
-async fn create_workload(home: &TestCluster, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
+async fn create_workload(cluster: &TestCluster, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
     let templates = json!([{"name": "t", "schedulingPolicy": {"basic": {}}}]);
     let metadata = json!({"name": name, "ownerReferences": owners, "finalizers": finalizers});
     let manifest = json!({"kind": "Workload", "metadata": metadata, "spec": {"podGroupTemplates": templates}});
-    reference(name, &home.create(&manifest).await["metadata"]["uid"])
+    reference(name, &cluster.create(&manifest).await["metadata"]["uid"])
 }
 
 fn reference(name: &str, uid: &Value) -> Value {
@@ -33,19 +33,19 @@ fn blocking(reference: &Value) -> Value {
     reference
 }
 
-fn names(home: &TestCluster) -> BTreeSet<String> {
-    home.workloads().iter().map(|workload| workload.metadata.name.clone()).collect()
+fn names(cluster: &TestCluster) -> BTreeSet<String> {
+    cluster.workloads().iter().map(|workload| workload.metadata.name.clone()).collect()
 }
 
-async fn wait_until_remaining(home: &TestCluster, want: &[&str]) {
+async fn wait_until_remaining(cluster: &TestCluster, want: &[&str]) {
     let want: BTreeSet<String> = want.iter().map(|name| (*name).to_owned()).collect();
-    home.eventually(&format!("{want:?} are left"), MINUTE, |home| (names(home) == want).then_some(())).await;
-    home.advance(MINUTE).await;
-    assert_eq!(names(home), want, "and stay");
+    cluster.eventually(&format!("{want:?} are left"), MINUTE, |cluster| (names(cluster) == want).then_some(())).await;
+    cluster.advance(MINUTE).await;
+    assert_eq!(names(cluster), want, "and stay");
 }
 
-async fn owners(home: &TestCluster, name: &str) -> Vec<String> {
-    let found = home.get(&format!("workloads/{name}")).await;
+async fn owners(cluster: &TestCluster, name: &str) -> Vec<String> {
+    let found = cluster.get(&format!("workloads/{name}")).await;
     let owners = found["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     owners.iter().map(|owner| owner["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -54,15 +54,15 @@ async fn owners(home: &TestCluster, name: &str) -> Vec<String> {
 #[test]
 fn an_object_is_deleted_with_its_last_owner_and_kept_with_another() {
     on_paused_clock(async {
-        let home = test_cluster().await;
-        let gone = create_workload(&home, "gone", &[], &[]).await;
-        let stays = create_workload(&home, "stays", &[], &[]).await;
-        create_workload(&home, "only", std::slice::from_ref(&gone), &[]).await;
-        create_workload(&home, "both", &[gone, stays], &[]).await;
-        create_workload(&home, "free", &[], &[]).await;
-        home.delete("workloads/gone").await;
-        wait_until_remaining(&home, &["stays", "both", "free"]).await;
-        assert_eq!(owners(&home, "both").await, ["stays"], "the lost one is struck off");
+        let cluster = test_cluster().await;
+        let gone = create_workload(&cluster, "gone", &[], &[]).await;
+        let stays = create_workload(&cluster, "stays", &[], &[]).await;
+        create_workload(&cluster, "only", std::slice::from_ref(&gone), &[]).await;
+        create_workload(&cluster, "both", &[gone, stays], &[]).await;
+        create_workload(&cluster, "free", &[], &[]).await;
+        cluster.delete("workloads/gone").await;
+        wait_until_remaining(&cluster, &["stays", "both", "free"]).await;
+        assert_eq!(owners(&cluster, "both").await, ["stays"], "the lost one is struck off");
     });
 }
 
@@ -70,20 +70,25 @@ fn an_object_is_deleted_with_its_last_owner_and_kept_with_another() {
 #[test]
 fn an_object_whose_owner_does_not_exist_is_deleted() {
     on_paused_clock(async {
-        let home = test_cluster().await;
+        let cluster = test_cluster().await;
         let nobody = reference("nobody", &json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f10"));
-        let other = create_workload(&home, "other", &[], &[]).await;
+        let other = create_workload(&cluster, "other", &[], &[]).await;
         // Of the right name, but another object.
-        create_workload(&home, "namesake", &[reference("other", &json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f11"))], &[])
-            .await;
-        create_workload(&home, "lost", &[nobody], &[]).await;
+        create_workload(
+            &cluster,
+            "namesake",
+            &[reference("other", &json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f11"))],
+            &[],
+        )
+        .await;
+        create_workload(&cluster, "lost", &[nobody], &[]).await;
         // Of a name that nothing can have, and that would lead to another object if it were asked for as it stands.
-        let namespace = home.request("GET", "/api/v1/namespaces/default", &json!({})).await.unwrap();
+        let namespace = cluster.request("GET", "/api/v1/namespaces/default", &json!({})).await.unwrap();
         let uid = &namespace["metadata"]["uid"];
         let elsewhere = json!({"apiVersion": "v1", "kind": "Namespace", "name": "default?pretty=true", "uid": uid});
-        create_workload(&home, "elsewhere", &[elsewhere], &[]).await;
-        create_workload(&home, "found", &[other], &[]).await;
-        wait_until_remaining(&home, &["other", "found"]).await;
+        create_workload(&cluster, "elsewhere", &[elsewhere], &[]).await;
+        create_workload(&cluster, "found", &[other], &[]).await;
+        wait_until_remaining(&cluster, &["other", "found"]).await;
     });
 }
 
@@ -91,24 +96,24 @@ fn an_object_whose_owner_does_not_exist_is_deleted() {
 #[test]
 fn deleting_many_owners_leaves_exactly_the_orphaned_dependents() {
     on_paused_clock(async {
-        let home = test_cluster().await;
+        let cluster = test_cluster().await;
         for index in 0..30 {
-            let owner = create_workload(&home, &format!("owner-{index}"), &[], &[]).await;
+            let owner = create_workload(&cluster, &format!("owner-{index}"), &[], &[]).await;
             for part in 0..3 {
-                create_workload(&home, &format!("part-{index}-{part}"), &[blocking(&owner)], &[]).await;
+                create_workload(&cluster, &format!("part-{index}-{part}"), &[blocking(&owner)], &[]).await;
             }
         }
         for index in 0..30 {
             let policy = ["Background", "Foreground", "Orphan"][index % 3];
-            home.delete_with_policy(policy, &format!("workloads/owner-{index}")).await;
+            cluster.delete_with_policy(policy, &format!("workloads/owner-{index}")).await;
         }
         let orphaned: Vec<String> = (0..30)
             .filter(|index| index % 3 == 2)
             .flat_map(|index| (0..3).map(move |part| format!("part-{index}-{part}")))
             .collect();
-        wait_until_remaining(&home, &orphaned.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        wait_until_remaining(&cluster, &orphaned.iter().map(String::as_str).collect::<Vec<_>>()).await;
         for name in &orphaned {
-            assert!(owners(&home, name).await.is_empty(), "{name}");
+            assert!(owners(&cluster, name).await.is_empty(), "{name}");
         }
     });
 }
@@ -117,14 +122,14 @@ fn deleting_many_owners_leaves_exactly_the_orphaned_dependents() {
 #[test]
 fn orphaned_dependents_lose_their_owner_references() {
     on_paused_clock(async {
-        let home = test_cluster().await;
-        let owner = create_workload(&home, "owner", &[], &[]).await;
+        let cluster = test_cluster().await;
+        let owner = create_workload(&cluster, "owner", &[], &[]).await;
         for name in ["one", "two"] {
-            create_workload(&home, name, &[blocking(&owner)], &[]).await;
+            create_workload(&cluster, name, &[blocking(&owner)], &[]).await;
         }
-        home.delete_with_policy("Orphan", "workloads/owner").await;
-        wait_until_remaining(&home, &["one", "two"]).await;
-        assert!(owners(&home, "one").await.is_empty() && owners(&home, "two").await.is_empty());
+        cluster.delete_with_policy("Orphan", "workloads/owner").await;
+        wait_until_remaining(&cluster, &["one", "two"]).await;
+        assert!(owners(&cluster, "one").await.is_empty() && owners(&cluster, "two").await.is_empty());
     });
 }
 
@@ -132,13 +137,13 @@ fn orphaned_dependents_lose_their_owner_references() {
 #[test]
 fn foreground_deletion_does_not_wait_for_dependents_with_another_owner() {
     on_paused_clock(async {
-        let home = test_cluster().await;
-        let waits = create_workload(&home, "waits", &[], &[]).await;
-        let solid = create_workload(&home, "solid", &[], &[]).await;
-        create_workload(&home, "shared", &[blocking(&waits), solid], &[]).await;
-        home.delete_with_policy("Foreground", "workloads/waits").await;
-        wait_until_remaining(&home, &["solid", "shared"]).await;
-        assert_eq!(owners(&home, "shared").await, ["solid"]);
+        let cluster = test_cluster().await;
+        let waits = create_workload(&cluster, "waits", &[], &[]).await;
+        let solid = create_workload(&cluster, "solid", &[], &[]).await;
+        create_workload(&cluster, "shared", &[blocking(&waits), solid], &[]).await;
+        cluster.delete_with_policy("Foreground", "workloads/waits").await;
+        wait_until_remaining(&cluster, &["solid", "shared"]).await;
+        assert_eq!(owners(&cluster, "shared").await, ["solid"]);
     });
 }
 
@@ -146,13 +151,13 @@ fn foreground_deletion_does_not_wait_for_dependents_with_another_owner() {
 #[test]
 fn a_non_blocking_dependent_does_not_delay_foreground_deletion() {
     on_paused_clock(async {
-        let home = test_cluster().await;
-        let owner = create_workload(&home, "owner", &[], &[]).await;
-        create_workload(&home, "slow", &[owner], &[FINALIZER]).await;
-        home.delete_with_policy("Foreground", "workloads/owner").await;
-        wait_until_remaining(&home, &["slow"]).await;
-        home.patch("workloads/slow", &json!({"metadata": {"finalizers": null}})).await;
-        wait_until_remaining(&home, &[]).await;
+        let cluster = test_cluster().await;
+        let owner = create_workload(&cluster, "owner", &[], &[]).await;
+        create_workload(&cluster, "slow", &[owner], &[FINALIZER]).await;
+        cluster.delete_with_policy("Foreground", "workloads/owner").await;
+        wait_until_remaining(&cluster, &["slow"]).await;
+        cluster.patch("workloads/slow", &json!({"metadata": {"finalizers": null}})).await;
+        wait_until_remaining(&cluster, &[]).await;
     });
 }
 
@@ -160,16 +165,16 @@ fn a_non_blocking_dependent_does_not_delay_foreground_deletion() {
 #[test]
 fn foreground_deletion_waits_for_blocking_dependents() {
     on_paused_clock(async {
-        let home = test_cluster().await;
-        let owner = create_workload(&home, "owner", &[], &[]).await;
-        create_workload(&home, "quick", &[blocking(&owner)], &[]).await;
-        create_workload(&home, "slow", &[blocking(&owner)], &[FINALIZER]).await;
-        home.delete_with_policy("Foreground", "workloads/owner").await;
-        wait_until_remaining(&home, &["owner", "slow"]).await;
-        let finalizers = home.get("workloads/owner").await["metadata"]["finalizers"].clone();
+        let cluster = test_cluster().await;
+        let owner = create_workload(&cluster, "owner", &[], &[]).await;
+        create_workload(&cluster, "quick", &[blocking(&owner)], &[]).await;
+        create_workload(&cluster, "slow", &[blocking(&owner)], &[FINALIZER]).await;
+        cluster.delete_with_policy("Foreground", "workloads/owner").await;
+        wait_until_remaining(&cluster, &["owner", "slow"]).await;
+        let finalizers = cluster.get("workloads/owner").await["metadata"]["finalizers"].clone();
         assert_eq!(finalizers, json!(["foregroundDeletion"]));
-        home.patch("workloads/slow", &json!({"metadata": {"finalizers": null}})).await;
-        wait_until_remaining(&home, &[]).await;
+        cluster.patch("workloads/slow", &json!({"metadata": {"finalizers": null}})).await;
+        wait_until_remaining(&cluster, &[]).await;
     });
 }
 
@@ -177,16 +182,16 @@ fn foreground_deletion_waits_for_blocking_dependents() {
 #[test]
 fn an_owner_reference_into_another_namespace_does_not_count() {
     on_paused_clock(async {
-        let home = test_cluster().await;
-        home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "far"}})).await.unwrap();
-        let owner = create_workload(&home, "owner", &[], &[]).await;
+        let cluster = test_cluster().await;
+        cluster.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "far"}})).await.unwrap();
+        let owner = create_workload(&cluster, "owner", &[], &[]).await;
         let templates = json!([{"name": "t", "schedulingPolicy": {"basic": {}}}]);
         let path = "/apis/scheduling.k8s.io/v1beta1/namespaces/far/workloads";
         let child = json!({"metadata": {"name": "child", "ownerReferences": [owner]}, "spec": {"podGroupTemplates": templates}});
-        home.request("POST", path, &child).await.unwrap();
-        home.advance(MINUTE).await;
-        let found = home.request("GET", &format!("{path}/child"), &Value::Null).await;
+        cluster.request("POST", path, &child).await.unwrap();
+        cluster.advance(MINUTE).await;
+        let found = cluster.request("GET", &format!("{path}/child"), &Value::Null).await;
         assert!(found.is_err(), "it belongs to nobody who is there");
-        assert_eq!(names(&home), ["owner".to_owned()].into());
+        assert_eq!(names(&cluster), ["owner".to_owned()].into());
     });
 }

@@ -15,8 +15,8 @@ fn config(gates: Gates) -> Config {
     Config { gates, ..Config::for_cluster(Cluster::default_of(4)) }
 }
 
-fn all_complete(home: &TestCluster, jobs: usize) -> Option<()> {
-    let all = home.caches().jobs.all();
+fn all_complete(cluster: &TestCluster, jobs: usize) -> Option<()> {
+    let all = cluster.caches().jobs.all();
     (all.len() == jobs && all.iter().all(|job| Condition::is_true(&job.status.conditions, "Complete"))).then_some(())
 }
 
@@ -25,15 +25,15 @@ fn all_complete(home: &TestCluster, jobs: usize) -> Option<()> {
 #[test]
 fn auto_gang_creates_groups_only_for_indexed_jobs_that_run_all_pods_at_once() {
     on_paused_clock(async {
-        let home = TestCluster::with_config(3, config(Gates::default().with_auto_gang(AutoGang::Indexed))).await;
-        home.create(&job("whole").pods(8).indexed().gpus(1).build()).await;
-        home.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
-        home.create(&job("plain").pods(3).build()).await;
-        home.eventually("complete", 3 * MINUTE, |home| all_complete(home, 3)).await;
-        let groups = home.caches().pod_groups.all();
+        let cluster = TestCluster::with_config(3, config(Gates::default().with_auto_gang(AutoGang::Indexed))).await;
+        cluster.create(&job("whole").pods(8).indexed().gpus(1).build()).await;
+        cluster.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
+        cluster.create(&job("plain").pods(3).build()).await;
+        cluster.eventually("complete", 3 * MINUTE, |cluster| all_complete(cluster, 3)).await;
+        let groups = cluster.caches().pod_groups.all();
         let counts: Vec<Option<i32>> = groups.iter().map(|group| group.min_count()).collect();
-        assert_eq!((counts, home.caches().workloads.all().len()), (vec![Some(8)], 1));
-        for pod in home.caches().pods.all() {
+        assert_eq!((counts, cluster.caches().workloads.all().len()), (vec![Some(8)], 1));
+        for pod in cluster.caches().pods.all() {
             assert_eq!(pod.group_name().is_some(), pod.metadata.name.starts_with("whole-"), "{}", pod.metadata.name);
         }
     });
@@ -44,15 +44,15 @@ fn auto_gang_creates_groups_only_for_indexed_jobs_that_run_all_pods_at_once() {
 fn resizing_is_refused_for_auto_gangs_and_allowed_by_default() {
     for (auto_gang, refused) in [(AutoGang::Indexed, true), (AutoGang::Explicit, false)] {
         on_paused_clock(async {
-            let home = TestCluster::with_config(3, config(Gates::default().with_auto_gang(auto_gang))).await;
+            let cluster = TestCluster::with_config(3, config(Gates::default().with_auto_gang(auto_gang))).await;
             let manifest = job("whole").pods(4).indexed().annotate("phalanx.dev/run-seconds", "1000").build();
-            home.create(&manifest).await;
+            cluster.create(&manifest).await;
             let path = "/apis/batch/v1/namespaces/default/jobs/whole";
             let larger = json!({"spec": {"parallelism": 6, "completions": 6}});
-            let answer = home.request("PATCH", path, &larger).await;
-            home.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
+            let answer = cluster.request("PATCH", path, &larger).await;
+            cluster.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
             let more = json!({"spec": {"parallelism": 3}});
-            home.request("PATCH", "/apis/batch/v1/namespaces/default/jobs/waves", &more).await.unwrap();
+            cluster.request("PATCH", "/apis/batch/v1/namespaces/default/jobs/waves", &more).await.unwrap();
             match answer {
                 Err(kube::Error::Api(status)) if refused => {
                     assert!(status.code == 422 && status.message.contains("spec.parallelism"), "{}", status.message);
@@ -70,17 +70,17 @@ fn resizing_is_refused_for_auto_gangs_and_allowed_by_default() {
 fn jobs_that_auto_gang_skips_can_be_resized() {
     on_paused_clock(async {
         let gates = Gates::default().with_auto_gang(AutoGang::Indexed).with(Gate::JobWorkloadRef, true);
-        let home = TestCluster::with_config(3, config(gates)).await;
+        let cluster = TestCluster::with_config(3, config(gates)).await;
         let labels = json!({"phalanx.dev/groups": "disabled"});
         let namespace = json!({"metadata": {"name": "without", "labels": labels}});
-        home.request("POST", "/api/v1/namespaces", &namespace).await.unwrap();
+        cluster.request("POST", "/api/v1/namespaces", &namespace).await.unwrap();
         for (job, policy) in [("basic", json!({"basic": {}})), ("shared", json!({"basic": {}}))] {
             let stands_for = json!({"apiGroup": "batch", "kind": "Job", "name": job});
             let templates = json!([{"name": "t", "schedulingPolicy": policy}]);
             let spec = json!({"controllerRef": stands_for, "podGroupTemplates": templates});
-            home.create(&json!({"kind": "Workload", "metadata": {"name": job}, "spec": spec})).await;
+            cluster.create(&json!({"kind": "Workload", "metadata": {"name": job}, "spec": spec})).await;
         }
-        let owner = home.create(&testkit::pod("parent").annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        let owner = cluster.create(&testkit::pod("parent").annotate("phalanx.dev/run-seconds", "100000").build()).await;
         let uid = &owner["metadata"]["uid"];
         let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "parent", "uid": uid, "controller": true}]);
         let whole = |name: &str| job(name).pods(4).indexed().run_forever();
@@ -97,10 +97,10 @@ fn jobs_that_auto_gang_skips_can_be_resized() {
             let mut manifest = manifest.build();
             manifest["metadata"]["namespace"] = json!(namespace);
             let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
-            home.request("POST", &path, &manifest).await.unwrap();
+            cluster.request("POST", &path, &manifest).await.unwrap();
             let name = manifest["metadata"]["name"].as_str().unwrap();
             let larger = json!({"spec": {"parallelism": 6, "completions": 6}});
-            let answer = home.request("PATCH", &format!("{path}/{name}"), &larger).await;
+            let answer = cluster.request("PATCH", &format!("{path}/{name}"), &larger).await;
             match answer {
                 Err(kube::Error::Api(status)) if refused => assert!(
                     status.code == 422
@@ -111,14 +111,14 @@ fn jobs_that_auto_gang_skips_can_be_resized() {
                 other => assert!(!refused && other.is_ok(), "{name}: {other:?}"),
             }
         }
-        let sized = |home: &TestCluster, name: &str| {
+        let sized = |cluster: &TestCluster, name: &str| {
             let of = |pod: &&std::sync::Arc<api::views::PodView>| {
                 pod.metadata.name.starts_with(&format!("{name}-")) && pod.node_name().is_some()
             };
-            home.caches().pods.all().iter().filter(of).count()
+            cluster.caches().pods.all().iter().filter(of).count()
         };
         for name in ["opted-out", "owned", "basic", "names", "plain"] {
-            home.eventually(name, 3 * MINUTE, |home| (sized(home, name) == 6).then_some(())).await;
+            cluster.eventually(name, 3 * MINUTE, |cluster| (sized(cluster, name) == 6).then_some(())).await;
         }
     });
 }

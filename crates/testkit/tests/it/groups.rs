@@ -12,8 +12,8 @@ use testkit::{TestCluster, job, on_paused_clock, pod};
 const MINUTE: Duration = Duration::from_secs(60);
 const SCHEDULING: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default";
 
-fn all_bound(home: &TestCluster, count: usize) -> Option<()> {
-    let pods = home.caches().pods.all();
+fn all_bound(cluster: &TestCluster, count: usize) -> Option<()> {
+    let pods = cluster.caches().pods.all();
     (pods.len() == count && pods.iter().all(|pod| pod.node_name().is_some())).then_some(())
 }
 
@@ -21,21 +21,24 @@ fn all_bound(home: &TestCluster, count: usize) -> Option<()> {
 #[test]
 fn a_group_survives_the_deletion_of_its_workload() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&job("train").pods(4).gang().annotate("phalanx.dev/run-seconds", "100").build()).await;
-        home.eventually("the gang runs", MINUTE, |home| all_bound(home, 4)).await;
-        let workload = home.caches().workloads.all().pop().unwrap();
-        let group = home.caches().pod_groups.all().pop().unwrap();
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&job("train").pods(4).gang().annotate("phalanx.dev/run-seconds", "100").build()).await;
+        cluster.eventually("the gang runs", MINUTE, |cluster| all_bound(cluster, 4)).await;
+        let workload = cluster.caches().workloads.all().pop().unwrap();
+        let group = cluster.caches().pod_groups.all().pop().unwrap();
         let path = format!("{SCHEDULING}/workloads/{}", workload.metadata.name);
-        home.request("DELETE", &path, &json!({})).await.unwrap();
-        home.eventually("the workload is gone", MINUTE, |home| home.caches().workloads.all().is_empty().then_some(()))
+        cluster.request("DELETE", &path, &json!({})).await.unwrap();
+        cluster
+            .eventually("the workload is gone", MINUTE, |cluster| {
+                cluster.caches().workloads.all().is_empty().then_some(())
+            })
             .await;
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let left = home.caches().pod_groups.all();
+        let left = cluster.caches().pod_groups.all();
         assert_eq!(left.iter().map(|left| &left.metadata.uid).collect::<Vec<_>>(), [&group.metadata.uid]);
         assert!(!left[0].metadata.is_deleting(), "it is no part of its Workload");
-        let done = |home: &TestCluster| home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 4);
-        home.eventually("the Job completes", 3 * MINUTE, done).await;
+        let done = |cluster: &TestCluster| cluster.caches().jobs.all().pop().filter(|job| job.status.succeeded == 4);
+        cluster.eventually("the Job completes", 3 * MINUTE, done).await;
     });
 }
 
@@ -43,26 +46,28 @@ fn a_group_survives_the_deletion_of_its_workload() {
 #[test]
 fn the_scheduler_ignores_the_controller_ref_of_a_workload() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}});
         let stands_for = json!({"apiGroup": "training.example.com", "kind": "Training", "name": "not-there"});
-        home.create(&json!({
-            "kind": "Workload", "metadata": {"name": "w"},
-            "spec": {"podGroupTemplates": [template], "controllerRef": stands_for},
-        }))
-        .await;
-        home.create(&json!({
-            "kind": "PodGroup", "metadata": {"name": "g"},
-            "spec": {
-                "schedulingPolicy": {"gang": {"minCount": 2}},
-                "workloadRef": {"workloadName": "w", "templateName": "workers"},
-            },
-        }))
-        .await;
+        cluster
+            .create(&json!({
+                "kind": "Workload", "metadata": {"name": "w"},
+                "spec": {"podGroupTemplates": [template], "controllerRef": stands_for},
+            }))
+            .await;
+        cluster
+            .create(&json!({
+                "kind": "PodGroup", "metadata": {"name": "g"},
+                "spec": {
+                    "schedulingPolicy": {"gang": {"minCount": 2}},
+                    "workloadRef": {"workloadName": "w", "templateName": "workers"},
+                },
+            }))
+            .await;
         for name in ["a", "b"] {
-            home.create(&pod(name).group("g").build()).await;
+            cluster.create(&pod(name).group("g").build()).await;
         }
-        home.eventually("both are placed", MINUTE, |home| all_bound(home, 2)).await;
+        cluster.eventually("both are placed", MINUTE, |cluster| all_bound(cluster, 2)).await;
     });
 }
 
@@ -70,15 +75,16 @@ fn the_scheduler_ignores_the_controller_ref_of_a_workload() {
 #[test]
 fn the_state_of_a_group_is_written_only_to_that_group() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(4)).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(4)).await;
         for name in ["red", "green", "blue"] {
-            home.create(&job(name).pods(4).gang().gpus(1).build()).await;
+            cluster.create(&job(name).pods(4).gang().gpus(1).build()).await;
         }
-        home.eventually("all complete", 3 * MINUTE, |home| {
-            home.caches().jobs.all().iter().all(|job| job.status.completion_time.is_some()).then_some(())
-        })
-        .await;
-        let history = home.history();
+        cluster
+            .eventually("all complete", 3 * MINUTE, |cluster| {
+                cluster.caches().jobs.all().iter().all(|job| job.status.completion_time.is_some()).then_some(())
+            })
+            .await;
+        let history = cluster.history();
         let writes = |resource: &str| {
             let mut writes: BTreeMap<String, usize> = BTreeMap::new();
             for change in history.iter().filter(|change| change.resource == resource) {
@@ -90,7 +96,7 @@ fn the_state_of_a_group_is_written_only_to_that_group() {
         let groups = writes("scheduling.k8s.io/podgroups");
         assert!(groups.len() == 3 && groups.iter().all(|count| (2..=3).contains(count)), "{groups:?}");
         for change in history.iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups") {
-            let others = home.caches().pod_groups.all();
+            let others = cluster.caches().pod_groups.all();
             let others = others.iter().map(|group| group.metadata.name.as_str()).filter(|name| *name != change.name());
             let text = change.object.to_string();
             others.for_each(|other| assert!(!text.contains(other), "{other} stands in {text}"));
@@ -105,14 +111,15 @@ fn the_example_of_the_proposal_is_a_gang_of_eight() {
     let manifest: Value = api_form(text);
     on_paused_clock(async {
         let gates = Gates::default().with_auto_gang(AutoGang::Indexed);
-        let home = TestCluster::with_config(3, Config { gates, ..Config::for_cluster(Cluster::default_of(1)) }).await;
-        home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "training"}})).await.unwrap();
-        home.request("POST", "/apis/batch/v1/namespaces/training/jobs", &manifest).await.unwrap();
-        let done = |home: &TestCluster| home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8);
-        home.eventually("it completes", 3 * MINUTE, done).await;
-        let group = home.caches().pod_groups.all().pop().unwrap();
+        let cluster =
+            TestCluster::with_config(3, Config { gates, ..Config::for_cluster(Cluster::default_of(1)) }).await;
+        cluster.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "training"}})).await.unwrap();
+        cluster.request("POST", "/apis/batch/v1/namespaces/training/jobs", &manifest).await.unwrap();
+        let done = |cluster: &TestCluster| cluster.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8);
+        cluster.eventually("it completes", 3 * MINUTE, done).await;
+        let group = cluster.caches().pod_groups.all().pop().unwrap();
         assert_eq!(group.min_count(), Some(8));
-        let workload = home.caches().workloads.all().pop().unwrap();
+        let workload = cluster.caches().workloads.all().pop().unwrap();
         let templates = workload.spec.pod_group_templates.clone().unwrap();
         let counts: Vec<_> = templates.iter().map(|t| t.scheduling_policy.gang.as_ref().map(|g| g.min_count)).collect();
         assert_eq!(counts, [Some(8)]);

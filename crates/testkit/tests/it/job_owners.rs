@@ -1,4 +1,4 @@
-//! Whose Jobs and pods they are: other controllers' Jobs, pods without an owner, pods that are ending.
+//! Ownership of Jobs and pods: Jobs of other controllers, adoption and release, terminating pods.
 
 use std::time::Duration;
 
@@ -11,102 +11,108 @@ const MINUTE: Duration = Duration::from_secs(60);
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 const OTHERS: &str = "example.com/other";
 
-/// Pods that end only when the test says so, whatever they are told.
+/// Pods that ignore termination and end only when the test ends them.
 fn ignoring_termination(job: JobBuilder) -> JobBuilder {
     job.run_forever().annotate("phalanx.dev/ignore-stop", "true").pod_spec("terminationGracePeriodSeconds", 3600)
 }
 
-async fn wait_until_complete(home: &TestCluster, name: &str) {
-    let (_, condition) = home.wait_until_ended(name, MINUTE).await;
+async fn wait_until_complete(cluster: &TestCluster, name: &str) {
+    let (_, condition) = cluster.wait_until_ended(name, MINUTE).await;
     assert_eq!(condition.kind, "Complete", "{name}: {condition:?}");
 }
 
-/// What the controllers have done to a Job: nothing, when its only write was its creation.
-fn writes_to(home: &TestCluster, name: &str) -> usize {
-    home.history().iter().filter(|change| change.resource == "batch/jobs" && change.name() == name).count()
+/// The number of writes to a Job, including its creation.
+fn writes_to(cluster: &TestCluster, name: &str) -> usize {
+    cluster.history().iter().filter(|change| change.resource == "batch/jobs" && change.name() == name).count()
 }
 
 // Shows: U-TestManagedBy, U-TestManagedBy_Reenabling, U-e2e-job-managed-by
 #[test]
 fn a_job_managed_by_another_controller_is_ignored_and_one_managed_by_ours_is_not() {
-    on_shared_test_cluster(async |mut home| {
-        home.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
-        home.create(&job("ours").spec("managedBy", "kubernetes.io/job-controller").build()).await;
-        wait_until_complete(&home, "ours").await;
-        home.restart_component(Component::Controllers);
-        home.create(&job("after").build()).await;
-        wait_until_complete(&home, "after").await;
-        assert_eq!((home.pods_of("theirs").len(), writes_to(&home, "theirs")), (0, 1));
-        assert_eq!(home.workloads().len(), 2, "nor has it objects");
+    on_shared_test_cluster(async |mut cluster| {
+        cluster.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
+        cluster.create(&job("ours").spec("managedBy", "kubernetes.io/job-controller").build()).await;
+        wait_until_complete(&cluster, "ours").await;
+        cluster.restart_component(Component::Controllers);
+        cluster.create(&job("after").build()).await;
+        wait_until_complete(&cluster, "after").await;
+        assert_eq!((cluster.pods_of("theirs").len(), writes_to(&cluster, "theirs")), (0, 1));
+        assert_eq!(cluster.workloads().len(), 2, "it has no scheduling objects");
     });
 }
 
 // Shows: U-TestManagedBy_RecreatedJob
 #[test]
 fn a_recreated_job_managed_by_another_controller_is_ignored() {
-    on_shared_test_cluster(async |home| {
-        home.create(&job("name").pods(2).run_forever().build()).await;
-        home.wait_until_running("name", 2).await;
-        home.delete("jobs/name").await;
-        home.eventually("gone", MINUTE, |home| home.job("name").is_none().then_some(())).await;
-        home.create(&job("name").pods(2).spec("managedBy", OTHERS).build()).await;
-        home.create(&job("after").build()).await;
-        wait_until_complete(&home, "after").await;
-        home.eventually("the first one's pods go", MINUTE, |home| home.pods_of("name").is_empty().then_some(())).await;
-        let uid = home.job("name").unwrap().metadata.uid.clone();
-        let writes = home.history().into_iter().filter(|change| change.object["metadata"]["uid"] == *uid).count();
-        assert_eq!(writes, 1, "its creation");
+    on_shared_test_cluster(async |cluster| {
+        cluster.create(&job("name").pods(2).run_forever().build()).await;
+        cluster.wait_until_running("name", 2).await;
+        cluster.delete("jobs/name").await;
+        cluster.eventually("it is deleted", MINUTE, |cluster| cluster.job("name").is_none().then_some(())).await;
+        cluster.create(&job("name").pods(2).spec("managedBy", OTHERS).build()).await;
+        cluster.create(&job("after").build()).await;
+        wait_until_complete(&cluster, "after").await;
+        cluster
+            .eventually("the pods of the first Job are deleted", MINUTE, |cluster| {
+                cluster.pods_of("name").is_empty().then_some(())
+            })
+            .await;
+        let uid = cluster.job("name").unwrap().metadata.uid.clone();
+        let writes = cluster.history().into_iter().filter(|change| change.object["metadata"]["uid"] == *uid).count();
+        assert_eq!(writes, 1, "only its creation");
     });
 }
 
 // Shows: U-TestManagedBy_UsingReservedJobFinalizers
 #[test]
 fn tracking_finalizers_of_another_controllers_pods_are_not_removed() {
-    on_shared_test_cluster(async |mut home| {
-        let theirs = home.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
+    on_shared_test_cluster(async |mut cluster| {
+        let theirs = cluster.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
         let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "theirs", "controller": true,
             "uid": theirs["metadata"]["uid"]}]);
         let mut held = pod("held").build();
         held["metadata"]["ownerReferences"] = owner;
         held["metadata"]["finalizers"] = json!([TRACKING]);
         held["metadata"]["labels"] = theirs["spec"]["template"]["metadata"]["labels"].clone();
-        home.create(&held).await;
-        home.eventually("it ends", MINUTE, |home| home.pods().first()?.is_finished().then_some(())).await;
-        home.restart_component(Component::Controllers);
-        home.create(&job("after").build()).await;
-        wait_until_complete(&home, "after").await;
-        home.advance(MINUTE / 6).await;
-        let pods = home.pods_of("theirs");
-        assert!(pods[0].metadata.has_finalizer(TRACKING), "it is theirs to take away");
-        home.patch("pods/held", &json!({"metadata": {"finalizers": null}})).await;
+        cluster.create(&held).await;
+        cluster.eventually("it ends", MINUTE, |cluster| cluster.pods().first()?.is_finished().then_some(())).await;
+        cluster.restart_component(Component::Controllers);
+        cluster.create(&job("after").build()).await;
+        wait_until_complete(&cluster, "after").await;
+        cluster.advance(MINUTE / 6).await;
+        let pods = cluster.pods_of("theirs");
+        assert!(pods[0].metadata.has_finalizer(TRACKING), "the finalizer belongs to the other controller");
+        cluster.patch("pods/held", &json!({"metadata": {"finalizers": null}})).await;
     });
 }
 
 // Shows: U-e2e-job-adopt-release
 #[test]
 fn a_matching_pod_is_adopted_and_a_pod_that_no_longer_matches_is_released() {
-    on_shared_test_cluster(async |home| {
-        let made = home.create(&job("family").spec("parallelism", 2).run_forever().build()).await;
-        let pods = home.wait_until_running("family", 2).await;
+    on_shared_test_cluster(async |cluster| {
+        let created = cluster.create(&job("family").spec("parallelism", 2).run_forever().build()).await;
+        let pods = cluster.wait_until_running("family", 2).await;
         let path = format!("pods/{}", pods[0].metadata.name);
-        home.patch(&path, &json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": null}}})).await;
-        home.eventually("it is released", MINUTE, |home| {
-            let pods = home.pods();
-            let pod = pods.iter().find(|pod| pod.metadata.uid == pods_uid(&pods, &path))?;
-            (pod.metadata.controller().is_none() && !pod.metadata.has_finalizer(TRACKING)).then_some(())
-        })
-        .await;
-        home.wait_until_running("family", 2).await;
-        let labels = json!({"batch.kubernetes.io/controller-uid": made["metadata"]["uid"]});
-        home.patch(&path, &json!({"metadata": {"labels": labels}})).await;
-        home.eventually("it is adopted", MINUTE, |home| {
-            let pods = home.pods();
-            let pod = pods.iter().find(|pod| pod.metadata.uid == pods_uid(&pods, &path))?;
-            let owner = pod.metadata.controller()?;
-            (owner.uid == made["metadata"]["uid"] && pod.metadata.has_finalizer(TRACKING)).then_some(())
-        })
-        .await;
-        home.wait_until_running("family", 2).await;
+        cluster.patch(&path, &json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": null}}})).await;
+        cluster
+            .eventually("it is released", MINUTE, |cluster| {
+                let pods = cluster.pods();
+                let pod = pods.iter().find(|pod| pod.metadata.uid == pods_uid(&pods, &path))?;
+                (pod.metadata.controller().is_none() && !pod.metadata.has_finalizer(TRACKING)).then_some(())
+            })
+            .await;
+        cluster.wait_until_running("family", 2).await;
+        let labels = json!({"batch.kubernetes.io/controller-uid": created["metadata"]["uid"]});
+        cluster.patch(&path, &json!({"metadata": {"labels": labels}})).await;
+        cluster
+            .eventually("it is adopted", MINUTE, |cluster| {
+                let pods = cluster.pods();
+                let pod = pods.iter().find(|pod| pod.metadata.uid == pods_uid(&pods, &path))?;
+                let owner = pod.metadata.controller()?;
+                (owner.uid == created["metadata"]["uid"] && pod.metadata.has_finalizer(TRACKING)).then_some(())
+            })
+            .await;
+        cluster.wait_until_running("family", 2).await;
     });
 }
 
@@ -125,34 +131,36 @@ fn terminating_pods_are_replaced_as_the_pod_replacement_policy_says() {
         ("Failed", false, false),
         ("Failed", true, false),
     ] {
-        on_shared_test_cluster(async |home| {
+        on_shared_test_cluster(async |cluster| {
             let manifest = ignoring_termination(job("ends").pods(2)).spec("podReplacementPolicy", policy);
-            home.create(&if indexed { manifest.indexed() } else { manifest }.build()).await;
-            let pods = home.wait_until_running("ends", 2).await;
+            cluster.create(&if indexed { manifest.indexed() } else { manifest }.build()).await;
+            let pods = cluster.wait_until_running("ends", 2).await;
             for pod in &pods {
-                home.delete(&format!("pods/{}", pod.metadata.name)).await;
+                cluster.delete(&format!("pods/{}", pod.metadata.name)).await;
             }
             let case = format!("{policy}, indexed {indexed}");
             let want = if at_once { 2 } else { 0 };
-            home.eventually(&case, MINUTE, |home| {
-                let status = &home.job("ends")?.status;
-                (status.terminating == Some(2) && status.active == want).then_some(())
-            })
-            .await;
+            cluster
+                .eventually(&case, MINUTE, |cluster| {
+                    let status = &cluster.job("ends")?.status;
+                    (status.terminating == Some(2) && status.active == want).then_some(())
+                })
+                .await;
             if !at_once {
-                home.advance(MINUTE / 2).await;
-                assert_eq!(home.created_count("pods"), 2, "{case}");
-                assert_eq!(home.job("ends").unwrap().status.failed, 0, "{case}: none has failed yet");
+                cluster.advance(MINUTE / 2).await;
+                assert_eq!(cluster.created_count("pods"), 2, "{case}");
+                assert_eq!(cluster.job("ends").unwrap().status.failed, 0, "{case}: no pod has failed yet");
             }
             for pod in &pods {
-                home.end_pod(pod, 137).await;
+                cluster.end_pod(pod, 137).await;
             }
-            home.eventually(&case, 3 * MINUTE, |home| {
-                let status = &home.job("ends")?.status;
-                (status.terminating.unwrap_or(0) == 0 && status.active == 2 && status.failed == 2).then_some(())
-            })
-            .await;
-            assert_eq!(home.created_count("pods"), 4, "{case}");
+            cluster
+                .eventually(&case, 3 * MINUTE, |cluster| {
+                    let status = &cluster.job("ends")?.status;
+                    (status.terminating.unwrap_or(0) == 0 && status.active == 2 && status.failed == 2).then_some(())
+                })
+                .await;
+            assert_eq!(cluster.created_count("pods"), 4, "{case}");
         });
     }
 }
@@ -162,34 +170,36 @@ fn terminating_pods_are_replaced_as_the_pod_replacement_policy_says() {
 fn a_job_finishes_only_after_its_last_pod() {
     let deadline: fn(JobBuilder) -> JobBuilder = |job| job.spec("activeDeadlineSeconds", 20);
     let policy = json!({"rules": [{"succeededCount": 1}]});
-    let enough = |job: JobBuilder| job.spec("successPolicy", policy.clone());
+    let success_policy = |job: JobBuilder| job.spec("successPolicy", policy.clone());
     for (interim, last, manifest) in [
         ("FailureTarget", "Failed", deadline(ignoring_termination(job("ends").pods(2).indexed()))),
-        ("SuccessCriteriaMet", "Complete", enough(ignoring_termination(job("ends").pods(2).indexed()))),
+        ("SuccessCriteriaMet", "Complete", success_policy(ignoring_termination(job("ends").pods(2).indexed()))),
     ] {
-        on_shared_test_cluster(async |mut home| {
-            home.create(&manifest.clone().build()).await;
-            let pods = home.wait_until_running("ends", 2).await;
+        on_shared_test_cluster(async |mut cluster| {
+            cluster.create(&manifest.clone().build()).await;
+            let pods = cluster.wait_until_running("ends", 2).await;
             if interim == "SuccessCriteriaMet" {
-                home.end_pod(&pods[0], 0).await;
+                cluster.end_pod(&pods[0], 0).await;
             }
             let is_interim = |job: &JobView| Condition::is_true(&job.status.conditions, interim);
-            home.wait_for_job("ends", interim, is_interim).await;
-            home.wait_for_job("ends", "waits for its pods", |job| job.status.terminating.unwrap_or(0) > 0).await;
-            home.restart_component(Component::Controllers);
-            home.advance(MINUTE / 6).await;
-            let job = home.job("ends").unwrap();
-            assert!(!Condition::is_true(&job.status.conditions, last), "{last} too early: {:?}", job.status);
-            for pod in home.pods_of("ends").iter().filter(|pod| !pod.is_finished()) {
-                home.end_pod(pod, 137).await;
+            cluster.wait_for_job("ends", interim, is_interim).await;
+            cluster
+                .wait_for_job("ends", "its pods are terminating", |job| job.status.terminating.unwrap_or(0) > 0)
+                .await;
+            cluster.restart_component(Component::Controllers);
+            cluster.advance(MINUTE / 6).await;
+            let job = cluster.job("ends").unwrap();
+            assert!(!Condition::is_true(&job.status.conditions, last), "{last} is too early: {:?}", job.status);
+            for pod in cluster.pods_of("ends").iter().filter(|pod| !pod.is_finished()) {
+                cluster.end_pod(pod, 137).await;
             }
-            let (job, condition) = home.wait_until_ended("ends", MINUTE).await;
+            let (job, condition) = cluster.wait_until_ended("ends", MINUTE).await;
             assert_eq!((condition.kind.as_str(), job.status.terminating.unwrap_or(0)), (last, 0));
         });
     }
 }
 
-/// The owners that a pod names.
+/// Kind and controller flag of a pod's owners.
 fn owners(pod: &Value) -> Vec<(&str, bool)> {
     let owners = pod["metadata"]["ownerReferences"].as_array().unwrap();
     owners.iter().map(|owner| (owner["kind"].as_str().unwrap(), owner["controller"] == true)).collect()
@@ -198,12 +208,12 @@ fn owners(pod: &Value) -> Vec<(&str, bool)> {
 // Shows: U-gap-pod-owners
 #[test]
 fn pods_are_owned_by_their_group_only_with_our_garbage_collector() {
-    on_shared_test_cluster(async |home| {
-        home.create(&job("owned").gang().run_forever().build()).await;
-        let pod = home.wait_until_running("owned", 1).await.pop().unwrap();
-        let pod = home.get(&format!("pods/{}", pod.metadata.name)).await;
-        // Upstream's collector would keep the pod for the group, which waits for the pod.
-        let want = if home.has_own_gc() { vec![("Job", true), ("PodGroup", false)] } else { vec![("Job", true)] };
+    on_shared_test_cluster(async |cluster| {
+        cluster.create(&job("owned").gang().run_forever().build()).await;
+        let pod = cluster.wait_until_running("owned", 1).await.pop().unwrap();
+        let pod = cluster.get(&format!("pods/{}", pod.metadata.name)).await;
+        // Upstream: its garbage collector would wait for the group, and the group waits for the pod.
+        let want = if cluster.has_own_gc() { vec![("Job", true), ("PodGroup", false)] } else { vec![("Job", true)] };
         assert_eq!(owners(&pod), want);
     });
 }

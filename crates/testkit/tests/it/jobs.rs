@@ -11,10 +11,10 @@ use testkit::{TestCluster, job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn finished(home: &TestCluster) -> Option<std::sync::Arc<JobView>> {
-    let job = home.caches().jobs.all().pop()?;
-    let ended = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
-    ended.then_some(job)
+fn finished(cluster: &TestCluster) -> Option<std::sync::Arc<JobView>> {
+    let job = cluster.caches().jobs.all().pop()?;
+    let is_finished = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
+    is_finished.then_some(job)
 }
 
 #[test]
@@ -26,14 +26,14 @@ fn completions_are_counted_exactly_and_never_overshoot() {
         ("nothing to do", job("d").spec("parallelism", 2).spec("completions", 0).build(), 0),
     ] {
         on_paused_clock(async {
-            let home = TestCluster::embedded(11, Cluster::default_of(2)).await;
-            home.create(&manifest).await;
-            let job = home.eventually(case, MINUTE, finished).await;
+            let cluster = TestCluster::embedded(11, Cluster::default_of(2)).await;
+            cluster.create(&manifest).await;
+            let job = cluster.eventually(case, MINUTE, finished).await;
             assert!(Condition::is_true(&job.status.conditions, "Complete"), "{case}: {:?}", job.status);
             assert_eq!((job.status.succeeded, job.status.failed, job.status.active), (succeeded, 0, 0), "{case}");
-            let pods = home.caches().pods.all();
+            let pods = cluster.caches().pods.all();
             assert_eq!(pods.len(), succeeded as usize, "{case}: as many pods as successes");
-            assert!(pods.iter().all(|pod| pod.metadata.finalizers.is_empty()), "{case}: every pod was let go");
+            assert!(pods.iter().all(|pod| pod.metadata.finalizers.is_empty()), "{case}: every finalizer is removed");
             let uncounted = job.status.uncounted_terminated_pods.clone().unwrap_or_default();
             assert!(uncounted.succeeded.is_empty() && uncounted.failed.is_empty(), "{case}");
         });
@@ -43,24 +43,24 @@ fn completions_are_counted_exactly_and_never_overshoot() {
 #[test]
 fn every_index_succeeds_once_and_pods_have_their_index() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(11, Cluster::default_of(2)).await;
-        home.create(&job("many").spec("parallelism", 5).spec("completions", 12).indexed().build()).await;
-        let job = home.eventually("complete", MINUTE, finished).await;
+        let cluster = TestCluster::embedded(11, Cluster::default_of(2)).await;
+        cluster.create(&job("many").spec("parallelism", 5).spec("completions", 12).indexed().build()).await;
+        let job = cluster.eventually("complete", MINUTE, finished).await;
         assert_eq!(job.status.completed_indexes, "0-11");
         let label = "batch.kubernetes.io/job-completion-index";
         let indexes: BTreeSet<String> =
-            home.caches().pods.all().iter().map(|pod| pod.metadata.labels[label].clone()).collect();
+            cluster.caches().pods.all().iter().map(|pod| pod.metadata.labels[label].clone()).collect();
         assert_eq!(indexes.len(), 12);
-        assert!(home.caches().pods.all().iter().all(|pod| pod.metadata.name.starts_with("many-")));
+        assert!(cluster.caches().pods.all().iter().all(|pod| pod.metadata.name.starts_with("many-")));
     });
 }
 
 #[test]
 fn a_job_fails_when_its_backoff_limit_is_exceeded() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
-        home.create(&job("bad").spec("backoffLimit", 2).annotate("phalanx.dev/exit-code", "1").build()).await;
-        let job = home.eventually("failed", Duration::from_secs(600), finished).await;
+        let cluster = TestCluster::embedded(11, Cluster::default_of(1)).await;
+        cluster.create(&job("bad").spec("backoffLimit", 2).annotate("phalanx.dev/exit-code", "1").build()).await;
+        let job = cluster.eventually("failed", Duration::from_secs(600), finished).await;
         let condition = job.status.conditions.iter().find(|c| c.kind == "Failed" && c.status == "True").unwrap();
         assert_eq!(condition.reason, "BackoffLimitExceeded");
         assert_eq!((job.status.failed, job.status.succeeded), (3, 0));
@@ -68,31 +68,31 @@ fn a_job_fails_when_its_backoff_limit_is_exceeded() {
     });
 }
 
-// A crash between any two writes resumes where it stopped (promise 8).
+// A component that crashes between any two writes resumes (promise 8).
 // Shows: S000-35
 #[test]
 fn repeatedly_restarted_components_count_exactly() {
     for seed in 0..6 {
         on_paused_clock(async {
-            let mut home = TestCluster::embedded(seed, Cluster::default_of(2)).await;
+            let mut cluster = TestCluster::embedded(seed, Cluster::default_of(2)).await;
             let manifest = job("steady").spec("parallelism", 6).spec("completions", 30).indexed();
-            home.create(&manifest.gang().annotate("phalanx.dev/run-seconds", "2").build()).await;
+            cluster.create(&manifest.gang().annotate("phalanx.dev/run-seconds", "2").build()).await;
             let mut turn = seed;
-            while finished(&home).is_none() {
-                let part = Component::ALL[turn as usize % 3];
-                home.restart_component(part);
+            while finished(&cluster).is_none() {
+                let component = Component::ALL[turn as usize % 3];
+                cluster.restart_component(component);
                 tokio::time::sleep(Duration::from_millis(37 + 61 * (turn % 17))).await;
                 turn += 1;
-                assert!(turn < 2000, "seed {seed}: no end");
+                assert!(turn < 2000, "seed {seed}: the Job does not finish");
             }
-            let job = finished(&home).unwrap();
+            let job = finished(&cluster).unwrap();
             assert_eq!((job.status.succeeded, job.status.failed), (30, 0), "seed {seed}");
             assert_eq!(job.status.completed_indexes, "0-29");
-            let (workloads, groups) = (home.caches().workloads.all().len(), home.caches().pod_groups.all().len());
-            assert_eq!((workloads, groups), (1, 1), "seed {seed}: nothing was made twice");
-            let made = home.history().iter().filter(|c| c.resource == "pods" && c.created).count();
-            assert_eq!(made, 30, "seed {seed}: one pod for each index");
-            let grouped = home.caches().pods.all().iter().all(|pod| pod.group_name().is_some());
+            let (workloads, groups) = (cluster.caches().workloads.all().len(), cluster.caches().pod_groups.all().len());
+            assert_eq!((workloads, groups), (1, 1), "seed {seed}: no object was created twice");
+            let created = cluster.history().iter().filter(|c| c.resource == "pods" && c.created).count();
+            assert_eq!(created, 30, "seed {seed}: one pod for each index");
+            let grouped = cluster.caches().pods.all().iter().all(|pod| pod.group_name().is_some());
             assert!(grouped, "seed {seed}: no pod outside the group");
         });
     }
@@ -101,18 +101,19 @@ fn repeatedly_restarted_components_count_exactly() {
 #[test]
 fn a_suspended_job_has_its_group_but_no_pods_and_resumes() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
-        home.create(&job("later").pods(4).gang().spec("suspend", true).build()).await;
-        home.eventually("suspended", MINUTE, |home| {
-            let job = home.caches().jobs.all().pop()?;
-            Condition::is_true(&job.status.conditions, "Suspended").then_some(())
-        })
-        .await;
-        assert_eq!(home.caches().pod_groups.all().len(), 1);
-        assert!(home.caches().pods.all().is_empty());
+        let cluster = TestCluster::embedded(2, Cluster::default_of(1)).await;
+        cluster.create(&job("later").pods(4).gang().spec("suspend", true).build()).await;
+        cluster
+            .eventually("suspended", MINUTE, |cluster| {
+                let job = cluster.caches().jobs.all().pop()?;
+                Condition::is_true(&job.status.conditions, "Suspended").then_some(())
+            })
+            .await;
+        assert_eq!(cluster.caches().pod_groups.all().len(), 1);
+        assert!(cluster.caches().pods.all().is_empty());
         let path = "/apis/batch/v1/namespaces/default/jobs/later";
-        home.request("PATCH", path, &json!({"spec": {"suspend": false}})).await.unwrap();
-        let job = home.eventually("complete", MINUTE, finished).await;
+        cluster.request("PATCH", path, &json!({"spec": {"suspend": false}})).await.unwrap();
+        let job = cluster.eventually("complete", MINUTE, finished).await;
         assert_eq!(job.status.succeeded, 4);
         assert!(job.status.conditions.iter().any(|c| c.kind == "Suspended" && c.status == "False"));
     });
@@ -124,20 +125,22 @@ fn a_suspended_job_has_its_group_but_no_pods_and_resumes() {
 fn deleting_a_running_job_deletes_all_its_objects() {
     for policy in ["Background", "Foreground"] {
         on_paused_clock(async {
-            let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
-            home.create(&job("gone").pods(4).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
-            home.eventually("runs", MINUTE, |home| {
-                home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(4))
-            })
-            .await;
+            let cluster = TestCluster::embedded(2, Cluster::default_of(1)).await;
+            cluster.create(&job("gone").pods(4).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
+            cluster
+                .eventually("runs", MINUTE, |cluster| {
+                    cluster.caches().jobs.all().pop().filter(|job| job.status.ready == Some(4))
+                })
+                .await;
             let path = "/apis/batch/v1/namespaces/default/jobs/gone";
-            home.request("DELETE", path, &json!({"propagationPolicy": policy})).await.unwrap();
-            home.eventually("all gone", MINUTE, |home| {
-                let caches = home.caches();
-                let left = caches.pods.all().len() + caches.pod_groups.all().len() + caches.workloads.all().len();
-                (left == 0 && caches.jobs.all().is_empty()).then_some(())
-            })
-            .await;
+            cluster.request("DELETE", path, &json!({"propagationPolicy": policy})).await.unwrap();
+            cluster
+                .eventually("all are deleted", MINUTE, |cluster| {
+                    let caches = cluster.caches();
+                    let left = caches.pods.all().len() + caches.pod_groups.all().len() + caches.workloads.all().len();
+                    (left == 0 && caches.jobs.all().is_empty()).then_some(())
+                })
+                .await;
         });
     }
 }
@@ -145,20 +148,23 @@ fn deleting_a_running_job_deletes_all_its_objects() {
 #[test]
 fn orphaning_a_job_leaves_its_pods_running() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
-        home.create(&job("left").pods(2).annotate("phalanx.dev/run-seconds", "1000").build()).await;
-        home.eventually("runs", MINUTE, |home| {
-            home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(2))
-        })
-        .await;
+        let cluster = TestCluster::embedded(2, Cluster::default_of(1)).await;
+        cluster.create(&job("left").pods(2).annotate("phalanx.dev/run-seconds", "1000").build()).await;
+        cluster
+            .eventually("runs", MINUTE, |cluster| {
+                cluster.caches().jobs.all().pop().filter(|job| job.status.ready == Some(2))
+            })
+            .await;
         let path = "/apis/batch/v1/namespaces/default/jobs/left";
-        home.request("DELETE", path, &json!({"propagationPolicy": "Orphan"})).await.unwrap();
-        home.eventually("the Job is gone", MINUTE, |home| home.caches().jobs.all().is_empty().then_some(())).await;
+        cluster.request("DELETE", path, &json!({"propagationPolicy": "Orphan"})).await.unwrap();
+        cluster
+            .eventually("the Job is gone", MINUTE, |cluster| cluster.caches().jobs.all().is_empty().then_some(()))
+            .await;
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let pods = home.caches().pods.all();
+        let pods = cluster.caches().pods.all();
         assert_eq!(pods.len(), 2);
         for pod in pods {
-            assert!(pod.metadata.controller().is_none(), "no owner manages it any more");
+            assert!(pod.metadata.controller().is_none(), "it has no controller");
             assert!(!pod.metadata.is_deleting() && pod.metadata.finalizers.is_empty());
         }
     });
@@ -169,7 +175,7 @@ fn orphaning_a_job_leaves_its_pods_running() {
 fn a_cycle_of_owners_is_deleted_in_background_and_foreground() {
     for policy in ["Background", "Foreground"] {
         on_paused_clock(async {
-            let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
+            let cluster = TestCluster::embedded(2, Cluster::default_of(1)).await;
             let mut uids = Vec::new();
             for name in ["a", "b", "c"] {
                 let workload = json!({
@@ -177,19 +183,21 @@ fn a_cycle_of_owners_is_deleted_in_background_and_foreground() {
                     "metadata": {"name": name, "namespace": "default"},
                     "spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": {"basic": {}}}]},
                 });
-                uids.push(home.create(&workload).await["metadata"]["uid"].clone());
+                uids.push(cluster.create(&workload).await["metadata"]["uid"].clone());
             }
             let path = |name: &str| format!("/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads/{name}");
             for (name, owner, uid) in [("a", "c", &uids[2]), ("b", "a", &uids[0]), ("c", "b", &uids[1])] {
                 let reference = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "name": owner,
                     "uid": uid, "blockOwnerDeletion": true});
                 let patch = json!({"metadata": {"ownerReferences": [reference]}});
-                home.request("PATCH", &path(name), &patch).await.unwrap();
+                cluster.request("PATCH", &path(name), &patch).await.unwrap();
             }
             tokio::time::sleep(MINUTE).await;
-            assert_eq!(home.caches().workloads.all().len(), 3, "{policy}: a circle holds itself");
-            home.request("DELETE", &path("a"), &json!({"propagationPolicy": policy})).await.unwrap();
-            home.eventually(policy, MINUTE, |home| home.caches().workloads.all().is_empty().then_some(())).await;
+            assert_eq!(cluster.caches().workloads.all().len(), 3, "{policy}: a cycle of owners is not collected");
+            cluster.request("DELETE", &path("a"), &json!({"propagationPolicy": policy})).await.unwrap();
+            cluster
+                .eventually(policy, MINUTE, |cluster| cluster.caches().workloads.all().is_empty().then_some(()))
+                .await;
         });
     }
 }
@@ -199,11 +207,11 @@ fn a_cycle_of_owners_is_deleted_in_background_and_foreground() {
 fn a_job_with_a_long_dotted_name_gets_its_group() {
     // Upstream: a Job name longer than 57 characters or with a dot never gets a Workload and never starts.
     on_paused_clock(async {
-        let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
+        let cluster = TestCluster::embedded(2, Cluster::default_of(1)).await;
         let name = format!("very.long.{}", "n".repeat(52));
-        home.create(&job(&name).pods(2).gang().build()).await;
-        let job = home.eventually("complete", MINUTE, finished).await;
+        cluster.create(&job(&name).pods(2).gang().build()).await;
+        let job = cluster.eventually("complete", MINUTE, finished).await;
         assert_eq!(job.status.succeeded, 2);
-        assert_eq!(home.caches().pod_groups.all().len(), 1);
+        assert_eq!(cluster.caches().pod_groups.all().len(), 1);
     });
 }

@@ -15,10 +15,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const JOB: &str = "/apis/batch/v1/namespaces/default/jobs/j";
 
 /// What is there of what Jobs come with.
-fn existing_objects(home: &TestCluster) -> BTreeSet<String> {
+fn existing_objects(cluster: &TestCluster) -> BTreeSet<String> {
     let kinds = ["batch/jobs", "pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"];
     let mut there = BTreeSet::new();
-    for change in home.history().iter().filter(|change| kinds.contains(&change.resource.as_str())) {
+    for change in cluster.history().iter().filter(|change| kinds.contains(&change.resource.as_str())) {
         let id = format!("{} {}", change.resource, change.name());
         if change.deleted {
             there.remove(&id)
@@ -29,8 +29,8 @@ fn existing_objects(home: &TestCluster) -> BTreeSet<String> {
     there
 }
 
-async fn read(home: &TestCluster, path: &str) -> Value {
-    home.request("GET", path, &Value::Null).await.unwrap()
+async fn read(cluster: &TestCluster, path: &str) -> Value {
+    cluster.request("GET", path, &Value::Null).await.unwrap()
 }
 
 fn ended_at(job: &Value) -> Option<Timestamp> {
@@ -38,27 +38,28 @@ fn ended_at(job: &Value) -> Option<Timestamp> {
     conditions.iter().find(|held| held["type"] == "Complete")?["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-async fn wait_until_ended(home: &TestCluster) -> Timestamp {
-    home.eventually("the Job ends", MINUTE, |home| {
-        let history = home.history();
-        let mut jobs = history.iter().filter(|change| change.resource == "batch/jobs");
-        jobs.find_map(|change| ended_at(&change.object))
-    })
-    .await
+async fn wait_until_ended(cluster: &TestCluster) -> Timestamp {
+    cluster
+        .eventually("the Job ends", MINUTE, |cluster| {
+            let history = cluster.history();
+            let mut jobs = history.iter().filter(|change| change.resource == "batch/jobs");
+            jobs.find_map(|change| ended_at(&change.object))
+        })
+        .await
 }
 
 // Shows: S000-64
 #[test]
 fn a_finished_job_is_deleted_with_its_objects_exactly_at_its_ttl() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&job("j").pods(2).gang().spec("ttlSecondsAfterFinished", 100).build()).await;
-        let at = wait_until_ended(&home).await + SECOND * 100;
-        home.advance(Duration::try_from(at.duration_since(home.now())).unwrap() - SECOND / 10).await;
-        assert_eq!(read(&home, JOB).await["metadata"]["deletionTimestamp"], Value::Null, "not a moment too early");
-        home.advance(SECOND * 5).await;
-        assert_eq!(existing_objects(&home), BTreeSet::new());
-        let history = home.history();
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&job("j").pods(2).gang().spec("ttlSecondsAfterFinished", 100).build()).await;
+        let at = wait_until_ended(&cluster).await + SECOND * 100;
+        cluster.advance(Duration::try_from(at.duration_since(cluster.now())).unwrap() - SECOND / 10).await;
+        assert_eq!(read(&cluster, JOB).await["metadata"]["deletionTimestamp"], Value::Null, "not a moment too early");
+        cluster.advance(SECOND * 5).await;
+        assert_eq!(existing_objects(&cluster), BTreeSet::new());
+        let history = cluster.history();
         let is_deleted = |change: &&RecordedWrite| change.object["metadata"]["deletionTimestamp"].is_string();
         let marked = history.iter().filter(|change| change.resource == "batch/jobs").find(is_deleted).unwrap();
         assert_eq!(marked.object["metadata"]["deletionTimestamp"], api::clock::rfc3339(at));
@@ -69,40 +70,40 @@ fn a_finished_job_is_deleted_with_its_objects_exactly_at_its_ttl() {
 #[test]
 fn a_job_whose_ttl_is_raised_at_the_last_moment_is_kept() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&job("j").spec("ttlSecondsAfterFinished", 10).build()).await;
-        let at = wait_until_ended(&home).await + SECOND * 10;
-        home.advance(Duration::try_from(at.duration_since(home.now())).unwrap() - SECOND / 100).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&job("j").spec("ttlSecondsAfterFinished", 10).build()).await;
+        let at = wait_until_ended(&cluster).await + SECOND * 10;
+        cluster.advance(Duration::try_from(at.duration_since(cluster.now())).unwrap() - SECOND / 100).await;
         // The controller sees the change long after the Job's first time has come.
-        home.inject_fault(FaultRule::on_events(events_of("batch/jobs"), EventFault::Delay(MINUTE)).nth(1));
-        home.request("PATCH", JOB, &json!({"spec": {"ttlSecondsAfterFinished": 600}})).await.unwrap();
-        home.advance(SECOND * 500).await;
-        assert_eq!(read(&home, JOB).await["metadata"]["deletionTimestamp"], Value::Null);
-        home.advance(SECOND * 100).await;
-        assert_eq!(existing_objects(&home), BTreeSet::new());
+        cluster.inject_fault(FaultRule::on_events(events_of("batch/jobs"), EventFault::Delay(MINUTE)).nth(1));
+        cluster.request("PATCH", JOB, &json!({"spec": {"ttlSecondsAfterFinished": 600}})).await.unwrap();
+        cluster.advance(SECOND * 500).await;
+        assert_eq!(read(&cluster, JOB).await["metadata"]["deletionTimestamp"], Value::Null);
+        cluster.advance(SECOND * 100).await;
+        assert_eq!(existing_objects(&cluster), BTreeSet::new());
     });
 }
 
 #[test]
 fn pods_of_a_deleted_node_fail_after_a_quarantine_and_are_replaced() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
-        home.create(&job("j").pods(2).gpus(8).annotate("phalanx.dev/run-seconds", "300").build()).await;
-        let lost = home
-            .eventually("both run", MINUTE, |home| {
-                let pods = home.caches().pods.all();
+        let cluster = TestCluster::embedded(3, Cluster::default_of(2)).await;
+        cluster.create(&job("j").pods(2).gpus(8).annotate("phalanx.dev/run-seconds", "300").build()).await;
+        let lost = cluster
+            .eventually("both run", MINUTE, |cluster| {
+                let pods = cluster.caches().pods.all();
                 let bound = pods.iter().filter(|pod| pod.node_name().is_some() && pod.status.start_time.is_some());
                 (bound.count() == 2).then(|| pods[0].clone())
             })
             .await;
         let node = lost.node_name().unwrap();
-        home.request("DELETE", &format!("/api/v1/nodes/{node}"), &json!({})).await.unwrap();
-        home.advance(SECOND * 39).await;
+        cluster.request("DELETE", &format!("/api/v1/nodes/{node}"), &json!({})).await.unwrap();
+        cluster.advance(SECOND * 39).await;
         let pod = format!("/api/v1/namespaces/default/pods/{}", lost.metadata.name);
-        assert_eq!(read(&home, &pod).await["status"]["phase"], "Running", "the node may come back");
-        home.advance(SECOND * 3).await;
-        assert!(home.request("GET", &pod, &Value::Null).await.is_err(), "gone");
-        let history = home.history();
+        assert_eq!(read(&cluster, &pod).await["status"]["phase"], "Running", "the node may come back");
+        cluster.advance(SECOND * 3).await;
+        assert!(cluster.request("GET", &pod, &Value::Null).await.is_err(), "gone");
+        let history = cluster.history();
         let last = history.iter().rev().find(|change| change.name() == lost.metadata.name && !change.deleted).unwrap();
         assert_eq!(last.object["status"]["phase"], "Failed");
         let conditions = last.object["status"]["conditions"].as_array().unwrap();
@@ -110,35 +111,36 @@ fn pods_of_a_deleted_node_fail_after_a_quarantine_and_are_replaced() {
         assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("DeletionByPodGC")));
         let observed = (&condition["observedGeneration"], &last.object["status"]["observedGeneration"]);
         assert_eq!(observed, (&json!(1), &json!(1)), "both say which generation they are about");
-        home.eventually("its successor is there", MINUTE, |home| {
-            let pods = home.caches().pods.all();
-            (pods.len() == 2 && pods.iter().all(|pod| pod.metadata.uid != lost.metadata.uid)).then_some(())
-        })
-        .await;
+        cluster
+            .eventually("its successor is there", MINUTE, |cluster| {
+                let pods = cluster.caches().pods.all();
+                (pods.len() == 2 && pods.iter().all(|pod| pod.metadata.uid != lost.metadata.uid)).then_some(())
+            })
+            .await;
     });
 }
 
 #[test]
 fn a_node_recreated_within_the_quarantine_keeps_its_pods() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&pod("p").annotate("phalanx.dev/run-seconds", "1000").build()).await;
-        let bound = |home: &TestCluster| home.caches().pods.all().pop()?.node_name().map(str::to_owned);
-        let node = home.eventually("bound", MINUTE, bound).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&pod("p").annotate("phalanx.dev/run-seconds", "1000").build()).await;
+        let bound = |cluster: &TestCluster| cluster.caches().pods.all().pop()?.node_name().map(str::to_owned);
+        let node = cluster.eventually("bound", MINUTE, bound).await;
         let path = format!("/api/v1/nodes/{node}");
-        let mut document = read(&home, &path).await;
+        let mut document = read(&cluster, &path).await;
         for field in ["uid", "resourceVersion", "creationTimestamp"] {
             document["metadata"].as_object_mut().unwrap().remove(field);
         }
         // Away twice: the second quarantine is a whole one.
         for away in [30, 30] {
-            home.request("DELETE", &path, &json!({})).await.unwrap();
-            home.advance(SECOND * away).await;
-            home.request("POST", "/api/v1/nodes", &document).await.unwrap();
-            home.advance(SECOND).await;
+            cluster.request("DELETE", &path, &json!({})).await.unwrap();
+            cluster.advance(SECOND * away).await;
+            cluster.request("POST", "/api/v1/nodes", &document).await.unwrap();
+            cluster.advance(SECOND).await;
         }
-        home.advance(MINUTE).await;
-        let pod = read(&home, "/api/v1/namespaces/default/pods/p").await;
+        cluster.advance(MINUTE).await;
+        let pod = read(&cluster, "/api/v1/namespaces/default/pods/p").await;
         assert_eq!(pod["metadata"]["deletionTimestamp"], Value::Null);
     });
 }
@@ -146,17 +148,17 @@ fn a_node_recreated_within_the_quarantine_keeps_its_pods() {
 #[test]
 fn a_deleted_unbound_pod_fails_despite_a_finalizer() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let mut held = pod("p").gpus(64).build();
         held["metadata"]["finalizers"] = json!(["example.com/held"]);
-        home.create(&held).await;
+        cluster.create(&held).await;
         let path = "/api/v1/namespaces/default/pods/p";
-        home.request("DELETE", path, &json!({})).await.unwrap();
-        home.advance(SECOND).await;
-        assert_eq!(read(&home, path).await["status"]["phase"], "Failed");
-        let writes = home.history().len();
-        home.advance(MINUTE * 5).await;
-        assert_eq!(home.history().len(), writes, "and then it is left in peace");
+        cluster.request("DELETE", path, &json!({})).await.unwrap();
+        cluster.advance(SECOND).await;
+        assert_eq!(read(&cluster, path).await["status"]["phase"], "Failed");
+        let writes = cluster.history().len();
+        cluster.advance(MINUTE * 5).await;
+        assert_eq!(cluster.history().len(), writes, "and then it is left in peace");
     });
 }
 
@@ -170,19 +172,19 @@ fn pod_gc_periods_are_configurable() {
             quarantine: SECOND * 3,
             ..config.pod_gc
         };
-        let home = TestCluster::with_config(3, config).await;
+        let cluster = TestCluster::with_config(3, config).await;
         let mut lost = pod("lost").build();
         lost["spec"]["nodeName"] = json!("nowhere");
-        home.create(&lost).await;
+        cluster.create(&lost).await;
         for name in ["a", "b"] {
-            home.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
+            cluster.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
         }
         let path = "/api/v1/namespaces/default/pods/lost";
-        home.advance(SECOND * 2).await;
-        assert_eq!(read(&home, path).await["metadata"]["deletionTimestamp"], Value::Null, "still in quarantine");
-        home.advance(SECOND * 3).await;
-        assert!(home.request("GET", path, &Value::Null).await.is_err(), "gone");
-        assert_eq!(existing_objects(&home).len(), 1, "one of the two that ended is left");
+        cluster.advance(SECOND * 2).await;
+        assert_eq!(read(&cluster, path).await["metadata"]["deletionTimestamp"], Value::Null, "still in quarantine");
+        cluster.advance(SECOND * 3).await;
+        assert!(cluster.request("GET", path, &Value::Null).await.is_err(), "gone");
+        assert_eq!(existing_objects(&cluster).len(), 1, "one of the two that ended is left");
     });
 }
 
@@ -191,12 +193,12 @@ fn pod_gc_deletes_the_oldest_terminated_pods_above_the_threshold() {
     on_paused_clock(async {
         let mut config = Config::for_cluster(Cluster::default_of(1));
         config.pod_gc.terminated_pod_threshold = 2;
-        let home = TestCluster::with_config(3, config).await;
+        let cluster = TestCluster::with_config(3, config).await;
         for name in ["a", "b", "c", "d"] {
-            home.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
-            home.advance(SECOND * 2).await;
+            cluster.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
+            cluster.advance(SECOND * 2).await;
         }
-        home.advance(SECOND * 30).await;
-        assert_eq!(existing_objects(&home), BTreeSet::from(["pods c".to_owned(), "pods d".to_owned()]));
+        cluster.advance(SECOND * 30).await;
+        assert_eq!(existing_objects(&cluster), BTreeSet::from(["pods c".to_owned(), "pods d".to_owned()]));
     });
 }

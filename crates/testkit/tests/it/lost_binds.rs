@@ -48,29 +48,29 @@ fn at_each_position(fault: &str, case: impl AsyncFn(u64) -> Duration) {
     println!("{fault}: {} cases, at most {longest:?} from the fault until all are placed (bind {n})", took.len());
 }
 
-fn count_bound(home: &TestCluster) -> usize {
+fn count_bound(cluster: &TestCluster) -> usize {
     let is_bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.metadata.is_deleting();
-    home.caches().pods.all().iter().filter(is_bound).count()
+    cluster.caches().pods.all().iter().filter(is_bound).count()
 }
 
 /// A home where two gangs of 80 are about to be bound, under `rule`; returns once the rule was done for the first time.
 async fn start_two_gangs(seed: u64, rule: FaultRule) -> (TestCluster, RuleId, Instant) {
-    let home = TestCluster::start(seed, NODES).await;
-    let rule = home.inject_fault(rule);
+    let cluster = TestCluster::start(seed, NODES).await;
+    let rule = cluster.inject_fault(rule);
     for name in ["red", "blue"] {
-        home.create(&job(name).pods(SIZE as i32).indexed().gang().gpus(1).run_forever().build()).await;
+        cluster.create(&job(name).pods(SIZE as i32).indexed().gang().gpus(1).run_forever().build()).await;
     }
-    let happened = tokio::time::timeout(home.scaled_timeout(MINUTE), home.faults().wait_until_applied(rule));
+    let happened = tokio::time::timeout(cluster.scaled_timeout(MINUTE), cluster.faults().wait_until_applied(rule));
     happened.await.expect("the fault happens");
-    (home, rule, Instant::now())
+    (cluster, rule, Instant::now())
 }
 
 /// Waits until both gangs are placed, and checks all that must hold then. Returns how long that took.
-async fn wait_until_both_placed(home: &TestCluster, begun: Instant, case: &str) -> Duration {
-    home.eventually(case, BIND_TIMEOUT, |home| (count_bound(home) == 2 * SIZE).then_some(())).await;
+async fn wait_until_both_placed(cluster: &TestCluster, begun: Instant, case: &str) -> Duration {
+    cluster.eventually(case, BIND_TIMEOUT, |cluster| (count_bound(cluster) == 2 * SIZE).then_some(())).await;
     let took = begun.elapsed();
     assert!(took <= BIND_TIMEOUT, "{case}: placed {took:?} after the fault began");
-    let history = home.history();
+    let history = cluster.history();
     assert_eq!(overcommitted(&history), BTreeSet::new(), "{case}");
     let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
     assert_eq!(made, 2 * SIZE, "{case}: no pod was released and made anew");
@@ -101,9 +101,9 @@ fn overcommitted(history: &[RecordedWrite]) -> BTreeSet<String> {
 fn check_fault_at_each_bind(fault: &Fault) {
     at_each_position(&format!("{fault:?} at one bind"), async |n| {
         let case = format!("{fault:?} at bind {n}");
-        let (home, rule, begun) = start_two_gangs(7, FaultRule::on(binds(), fault.clone()).nth(n)).await;
-        let took = wait_until_both_placed(&home, begun, &case).await;
-        assert_eq!(home.faults().counts(rule).applied, 1, "{case}");
+        let (cluster, rule, begun) = start_two_gangs(7, FaultRule::on(binds(), fault.clone()).nth(n)).await;
+        let took = wait_until_both_placed(&cluster, begun, &case).await;
+        assert_eq!(cluster.faults().counts(rule).applied, 1, "{case}");
         took
     });
 }
@@ -135,15 +135,15 @@ fn scheduling_continues_after_a_network_black_hole() {
     for fault in [Fault::BlackHole, Fault::BlackHoleResponse] {
         at_each_position(&format!("{fault:?} for {BLACK_HOLE:?}"), async |n| {
             let case = format!("{fault:?} for {BLACK_HOLE:?} from bind {n} on");
-            let (home, rule, begun) =
+            let (cluster, rule, begun) =
                 start_two_gangs(7, FaultRule::on(binds(), fault.clone()).starting_at_nth(n)).await;
             // Nothing else of the scheduler's gets through either, and what it watches stands still.
-            let others = home.inject_fault(FaultRule::on(all_requests().by_user("kube-scheduler"), fault.clone()));
-            home.inject_fault(FaultRule::on_events(events_of("pods"), EventFault::Delay(BLACK_HOLE)).nth(1));
+            let others = cluster.inject_fault(FaultRule::on(all_requests().by_user("kube-scheduler"), fault.clone()));
+            cluster.inject_fault(FaultRule::on_events(events_of("pods"), EventFault::Delay(BLACK_HOLE)).nth(1));
             tokio::time::sleep(BLACK_HOLE).await;
-            home.faults().remove(rule);
-            home.faults().remove(others);
-            wait_until_both_placed(&home, begun, &case).await
+            cluster.faults().remove(rule);
+            cluster.faults().remove(others);
+            wait_until_both_placed(&cluster, begun, &case).await
         });
     }
 }

@@ -14,8 +14,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Every figure by its name and labels.
-async fn scrape(home: &TestCluster) -> BTreeMap<String, f64> {
-    let text = home.client().request_text(http::Request::get("/metrics").body(Vec::new()).unwrap()).await.unwrap();
+async fn scrape(cluster: &TestCluster) -> BTreeMap<String, f64> {
+    let text = cluster.client().request_text(http::Request::get("/metrics").body(Vec::new()).unwrap()).await.unwrap();
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "one answer, whole");
     let figures = text.lines().filter(|line| !line.starts_with('#'));
     figures
@@ -33,27 +33,28 @@ fn value_of(samples: &BTreeMap<String, f64>, figure: &str) -> f64 {
     samples.get(figure).copied().unwrap_or(0.0)
 }
 
-async fn wait_until_ended(home: &TestCluster, names: &[&str]) {
-    home.eventually("the Jobs end", 20 * MINUTE, |home| {
-        let has_ended = |name: &&str| {
-            let job = home.caches().jobs.get(&ObjectKey::new("default", *name))?;
-            let conditions = &job.status.conditions;
-            conditions.iter().find(|held| matches!(held.kind.as_str(), "Complete" | "Failed")).map(|_| ())
-        };
-        names.iter().all(|name| has_ended(name).is_some()).then_some(())
-    })
-    .await;
-    home.advance(SECOND * 5).await;
+async fn wait_until_ended(cluster: &TestCluster, names: &[&str]) {
+    cluster
+        .eventually("the Jobs end", 20 * MINUTE, |cluster| {
+            let has_ended = |name: &&str| {
+                let job = cluster.caches().jobs.get(&ObjectKey::new("default", *name))?;
+                let conditions = &job.status.conditions;
+                conditions.iter().find(|held| matches!(held.kind.as_str(), "Complete" | "Failed")).map(|_| ())
+            };
+            names.iter().all(|name| has_ended(name).is_some()).then_some(())
+        })
+        .await;
+    cluster.advance(SECOND * 5).await;
 }
 
 #[test]
 fn finished_jobs_pods_and_indexes_are_counted_once_each() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
-        home.create(&job("good").pods(3).indexed().build()).await;
-        home.create(&job("bad").spec("backoffLimit", 0).annotate("phalanx.dev/exit-code", "1").build()).await;
-        wait_until_ended(&home, &["good", "bad"]).await;
-        let told = scrape(&home).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(2)).await;
+        cluster.create(&job("good").pods(3).indexed().build()).await;
+        cluster.create(&job("bad").spec("backoffLimit", 0).annotate("phalanx.dev/exit-code", "1").build()).await;
+        wait_until_ended(&cluster, &["good", "bad"]).await;
+        let told = scrape(&cluster).await;
         let all = |name: &str| samples_of(&told, name).map(|(labels, is)| format!("{labels} {is}")).collect::<Vec<_>>();
         assert_eq!(
             all("job_controller_jobs_finished_total"),
@@ -79,13 +80,13 @@ fn finished_jobs_pods_and_indexes_are_counted_once_each() {
 #[test]
 fn failed_indexes_and_failures_handled_by_a_policy_are_counted() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(2)).await;
         let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [42]}});
         let failing = job("j").pods(2).indexed().spec("backoffLimitPerIndex", 3);
         let failing = failing.spec("podFailurePolicy", json!({"rules": [rule]}));
-        home.create(&failing.annotate("phalanx.dev/exit-code", "42").build()).await;
-        wait_until_ended(&home, &["j"]).await;
-        let told = scrape(&home).await;
+        cluster.create(&failing.annotate("phalanx.dev/exit-code", "42").build()).await;
+        wait_until_ended(&cluster, &["j"]).await;
+        let told = scrape(&cluster).await;
         let indexes: Vec<_> = samples_of(&told, "job_controller_job_finished_indexes_total").collect();
         assert_eq!(indexes, [("{status=\"failed\",backoffLimit=\"perIndex\"}", 2.0)]);
         let handled: Vec<_> =
@@ -98,10 +99,10 @@ fn failed_indexes_and_failures_handled_by_a_policy_are_counted() {
 #[test]
 fn every_job_sync_is_counted_and_timed_by_its_action() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
-        home.create(&job("j").pods(2).indexed().build()).await;
-        wait_until_ended(&home, &["j"]).await;
-        let told = scrape(&home).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(2)).await;
+        cluster.create(&job("j").pods(2).indexed().build()).await;
+        wait_until_ended(&cluster, &["j"]).await;
+        let told = scrape(&cluster).await;
         let labels = |action: &str| format!("{{completion_mode=\"Indexed\",result=\"success\",action=\"{action}\"}}");
         for action in ["pods_created", "tracking"] {
             let count = value_of(&told, &format!("job_controller_job_syncs_total{}", labels(action)));
@@ -123,15 +124,15 @@ fn pod_creations_are_counted_by_reason_and_status() {
         for (policy, reason) in
             [("TerminatingOrFailed", "recreate_terminating_or_failed"), ("Failed", "recreate_failed")]
         {
-            let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
-            home.inject_fault(
+            let cluster = TestCluster::embedded(3, Cluster::default_of(2)).await;
+            cluster.inject_fault(
                 FaultRule::on(verb(Verb::Create).on_resource("pods"), Fault::Respond(InjectedStatus::Unavailable))
                     .first_n(1),
             );
             let failing = job("j").spec("backoffLimit", 1).spec("podReplacementPolicy", policy);
-            home.create(&failing.annotate("phalanx.dev/exit-code", "1").build()).await;
-            wait_until_ended(&home, &["j"]).await;
-            let told = scrape(&home).await;
+            cluster.create(&failing.annotate("phalanx.dev/exit-code", "1").build()).await;
+            wait_until_ended(&cluster, &["j"]).await;
+            let told = scrape(&cluster).await;
             let made = |reason: &str, status: &str| {
                 let labels = format!("{{reason=\"{reason}\",status=\"{status}\"}}");
                 value_of(&told, &format!("job_controller_job_pods_creation_total{labels}"))
@@ -150,13 +151,13 @@ fn pod_creations_are_counted_by_reason_and_status() {
 #[test]
 fn the_time_from_a_job_to_its_workload_is_measured() {
     on_paused_clock(async {
-        let mut home = TestCluster::embedded(3, Cluster::default_of(2)).await;
-        home.stop_component(Component::Controllers);
-        home.create(&job("j").pods(2).gang().build()).await;
-        home.advance(SECOND * 5).await;
-        home.start_component(Component::Controllers);
-        wait_until_ended(&home, &["j"]).await;
-        let told = scrape(&home).await;
+        let mut cluster = TestCluster::embedded(3, Cluster::default_of(2)).await;
+        cluster.stop_component(Component::Controllers);
+        cluster.create(&job("j").pods(2).gang().build()).await;
+        cluster.advance(SECOND * 5).await;
+        cluster.start_component(Component::Controllers);
+        wait_until_ended(&cluster, &["j"]).await;
+        let told = scrape(&cluster).await;
         assert_eq!(value_of(&told, "workload_creation_duration_seconds_count"), 1.0);
         let took = value_of(&told, "workload_creation_duration_seconds_sum");
         assert!((5.0..6.1).contains(&took), "{took}");
@@ -166,11 +167,11 @@ fn the_time_from_a_job_to_its_workload_is_measured() {
 #[test]
 fn jobs_of_external_controllers_are_counted_by_controller() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&job("theirs").spec("managedBy", "example.com/other").build()).await;
-        home.create(&job("ours").build()).await;
-        wait_until_ended(&home, &["ours"]).await;
-        let told = scrape(&home).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&job("theirs").spec("managedBy", "example.com/other").build()).await;
+        cluster.create(&job("ours").build()).await;
+        wait_until_ended(&cluster, &["ours"]).await;
+        let told = scrape(&cluster).await;
         let others = "job_controller_jobs_by_external_controller_total";
         let all: Vec<_> = samples_of(&told, others).collect();
         assert_eq!(all, [("{controller_name=\"example.com/other\"}", 1.0)]);
@@ -180,26 +181,26 @@ fn jobs_of_external_controllers_are_counted_by_controller() {
 #[test]
 fn cron_job_start_skew_and_ttl_deletion_delay_are_measured() {
     on_paused_clock(async {
-        let mut home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        let mut cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let template = json!({"spec": job("unnamed").spec("ttlSecondsAfterFinished", 100).build()["spec"]});
         let cron_job = json!({
             "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
             "spec": {"schedule": "0 * * * *", "jobTemplate": template},
         });
-        home.create(&cron_job).await;
-        home.advance(MINUTE * 60 - SECOND).await;
-        home.stop_component(Component::Controllers);
-        home.advance(SECOND * 31).await;
-        home.start_component(Component::Controllers);
-        let end = |home: &TestCluster| {
-            home.caches().jobs.all().iter().any(|job| job.status.completion_time.is_some()).then_some(())
+        cluster.create(&cron_job).await;
+        cluster.advance(MINUTE * 60 - SECOND).await;
+        cluster.stop_component(Component::Controllers);
+        cluster.advance(SECOND * 31).await;
+        cluster.start_component(Component::Controllers);
+        let end = |cluster: &TestCluster| {
+            cluster.caches().jobs.all().iter().any(|job| job.status.completion_time.is_some()).then_some(())
         };
-        home.eventually("its Job ends", MINUTE, end).await;
-        home.stop_component(Component::Controllers);
-        home.advance(SECOND * 300).await;
-        home.start_component(Component::Controllers);
-        home.advance(SECOND * 20).await;
-        let told = scrape(&home).await;
+        cluster.eventually("its Job ends", MINUTE, end).await;
+        cluster.stop_component(Component::Controllers);
+        cluster.advance(SECOND * 300).await;
+        cluster.start_component(Component::Controllers);
+        cluster.advance(SECOND * 20).await;
+        let told = scrape(&cluster).await;
         let (skew, deletion) = (
             "cronjob_controller_job_creation_skew_duration_seconds",
             "ttl_after_finished_controller_job_deletion_duration_seconds",
@@ -217,12 +218,14 @@ fn garbage_collected_pods_are_counted_by_namespace_and_reason() {
     on_paused_clock(async {
         let mut config = Config::for_cluster(Cluster::default_of(1));
         config.pod_gc.terminated_pod_threshold = 1;
-        let home = TestCluster::with_config(3, config).await;
+        let cluster = TestCluster::with_config(3, config).await;
         for name in ["a", "b", "c"] {
-            home.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
+            cluster.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
         }
-        home.eventually("two are gone", 5 * MINUTE, |home| (home.caches().pods.len() == 1).then_some(())).await;
-        let told = scrape(&home).await;
+        cluster
+            .eventually("two are gone", 5 * MINUTE, |cluster| (cluster.caches().pods.len() == 1).then_some(()))
+            .await;
+        let told = scrape(&cluster).await;
         let all: Vec<_> = samples_of(&told, "pod_gc_collector_force_delete_pods_total").collect();
         assert_eq!(all, [("{namespace=\"default\",reason=\"terminated\"}", 2.0)]);
         assert_eq!(samples_of(&told, "pod_gc_collector_force_delete_pod_errors_total").count(), 0);
@@ -232,14 +235,15 @@ fn garbage_collected_pods_are_counted_by_namespace_and_reason() {
 #[test]
 fn every_controller_reports_work_queue_metrics() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
-        home.create(&job("j").spec("ttlSecondsAfterFinished", 0).build()).await;
-        let made =
-            |home: &TestCluster| home.history().iter().filter(|it| it.created && it.resource == "batch/jobs").count();
-        let gone = |home: &TestCluster| (home.caches().jobs.is_empty() && made(home) == 1).then_some(());
-        home.eventually("the Job came and went", 5 * MINUTE, gone).await;
-        home.advance(MINUTE).await;
-        let told = scrape(&home).await;
+        let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        cluster.create(&job("j").spec("ttlSecondsAfterFinished", 0).build()).await;
+        let made = |cluster: &TestCluster| {
+            cluster.history().iter().filter(|it| it.created && it.resource == "batch/jobs").count()
+        };
+        let gone = |cluster: &TestCluster| (cluster.caches().jobs.is_empty() && made(cluster) == 1).then_some(());
+        cluster.eventually("the Job came and went", 5 * MINUTE, gone).await;
+        cluster.advance(MINUTE).await;
+        let told = scrape(&cluster).await;
         let names: Vec<_> = samples_of(&told, "workqueue_depth").collect();
         let all = [
             ("{name=\"cronjob\"}", 0.0),

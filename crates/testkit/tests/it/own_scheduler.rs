@@ -46,27 +46,29 @@ impl Filter for LastNodeOnly {
 #[test]
 fn a_scheduler_with_a_custom_filter_places_the_gangs_that_name_it() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 4).await;
-        let clock = Arc::new(TokioClock::starting_at(home.now()));
+        let cluster = TestCluster::start(3, 4).await;
+        let clock = Arc::new(TokioClock::starting_at(cluster.now()));
         let builder =
-            scheduler::Builder::new(home.client(), clock, Random::seeded(2)).with_scheduler_name(SCHEDULER_NAME);
+            scheduler::Builder::new(cluster.client(), clock, Random::seeded(2)).with_scheduler_name(SCHEDULER_NAME);
         let running =
             tokio::spawn(builder.with_filter(Arc::new(LastNodeOnly)).expect("a static filter can be added").run());
         let gang =
             |name: &str, pods| job(name).pods(pods).indexed().gang().gpus(1).pod_spec("schedulerName", SCHEDULER_NAME);
-        home.create(&gang("fits", 4).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(600)).build()).await;
-        home.create(&gang("too-large", 9).build()).await;
+        cluster
+            .create(&gang("fits", 4).annotate("phalanx.dev/run-seconds", &cluster.scaled_seconds(600)).build())
+            .await;
+        cluster.create(&gang("too-large", 9).build()).await;
         let minute = Duration::from_secs(60);
-        let nodes = home
-            .eventually("it is placed", minute, |home| {
-                let pods = home.pods_of("fits");
+        let nodes = cluster
+            .eventually("it is placed", minute, |cluster| {
+                let pods = cluster.pods_of("fits");
                 let nodes: Vec<_> = pods.iter().filter_map(|pod| Some(pod.node_name()?.to_owned())).collect();
                 (nodes.len() == 4).then_some(nodes)
             })
             .await;
         assert!(nodes.iter().all(|node| node == "node-3"), "{nodes:?}");
-        let group = home.pods_of("too-large")[0].group_name().unwrap().to_owned();
-        let message = home.wait_for_event("FailedScheduling", &group).await.expect("the scheduler runs");
+        let group = cluster.pods_of("too-large")[0].group_name().unwrap().to_owned();
+        let message = cluster.wait_for_event("FailedScheduling", &group).await.expect("the scheduler runs");
         assert!(message.contains("3 of 4 nodes were not the last"), "{message}");
         running.abort();
     });

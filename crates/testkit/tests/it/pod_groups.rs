@@ -10,90 +10,93 @@ use testkit::{TestCluster, job, on_paused_clock, on_test_cluster, pod};
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Creates a gang, or without `min_count` a Basic group.
-async fn group(home: &TestCluster, name: &str, min_count: Option<u32>) {
+async fn group(cluster: &TestCluster, name: &str, min_count: Option<u32>) {
     let policy = min_count.map_or(json!({"basic": {}}), |min_count| json!({"gang": {"minCount": min_count}}));
     let spec = json!({"schedulingPolicy": policy});
     let api_version = "scheduling.k8s.io/v1beta1";
-    home.create(&json!({"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}))
+    cluster
+        .create(&json!({"apiVersion": api_version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}))
         .await;
 }
 
 /// Creates pods of a group that run until they are deleted.
-async fn members(home: &TestCluster, group: &str, numbers: std::ops::Range<u32>, gpus: i32) {
+async fn members(cluster: &TestCluster, group: &str, numbers: std::ops::Range<u32>, gpus: i32) {
     for number in numbers {
         let member = pod(&format!("{group}-{number}")).group(group).gpus(gpus);
-        home.create(&member.annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        cluster.create(&member.annotate("phalanx.dev/run-seconds", "100000").build()).await;
     }
 }
 
 /// How many pods of a group are bound and not being deleted.
-fn count_bound(home: &TestCluster, group: &str) -> usize {
-    let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
+fn count_bound(cluster: &TestCluster, group: &str) -> usize {
+    let of_group = cluster.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
     of_group.filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting()).count()
 }
 
-async fn until_bound(home: &TestCluster, group: &str, count: usize) {
-    home.eventually(&format!("{count} pods of {group} are bound"), MINUTE, |home| {
-        (count_bound(home, group) == count).then_some(())
-    })
-    .await;
+async fn until_bound(cluster: &TestCluster, group: &str, count: usize) {
+    cluster
+        .eventually(&format!("{count} pods of {group} are bound"), MINUTE, |cluster| {
+            (count_bound(cluster, group) == count).then_some(())
+        })
+        .await;
 }
 
 /// Waits until a condition reports that the group waits, and returns its message.
-async fn until_refused(home: &TestCluster, name: &str) -> String {
-    home.eventually(&format!("{name} is reported as waiting"), MINUTE, |home| {
-        let group = home.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
-        let waits = |one: &&Condition| one.kind == "PodGroupInitiallyScheduled" && one.status == "False";
-        group.status.conditions.iter().find(waits).map(|one| one.message.clone())
-    })
-    .await
+async fn until_refused(cluster: &TestCluster, name: &str) -> String {
+    cluster
+        .eventually(&format!("{name} is reported as waiting"), MINUTE, |cluster| {
+            let group = cluster.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
+            let waits = |one: &&Condition| one.kind == "PodGroupInitiallyScheduled" && one.status == "False";
+            group.status.conditions.iter().find(waits).map(|one| one.message.clone())
+        })
+        .await
 }
 
-async fn delete_pods(home: &TestCluster, names: &[&str]) {
+async fn delete_pods(cluster: &TestCluster, names: &[&str]) {
     for name in names {
-        home.delete(&format!("pods/{name}")).await;
+        cluster.delete(&format!("pods/{name}")).await;
     }
 }
 
-async fn cordon(home: &TestCluster, node: &str, cordoned: bool) {
+async fn cordon(cluster: &TestCluster, node: &str, cordoned: bool) {
     let patch = json!({"spec": {"unschedulable": cordoned}});
-    home.request("PATCH", &format!("/api/v1/nodes/{node}"), &patch).await.unwrap();
+    cluster.request("PATCH", &format!("/api/v1/nodes/{node}"), &patch).await.unwrap();
 }
 
 // Shows: U-TestPodGroupScheduling
 #[test]
 fn gangs_wait_for_group_quorum_and_capacity_without_blocking_each_other() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        members(&home, "early", 0..2, 2).await;
-        group(&home, "few", Some(3)).await;
-        members(&home, "few", 0..2, 0).await;
-        let message = until_refused(&home, "few").await;
+        let cluster = TestCluster::start(3, 1).await;
+        members(&cluster, "early", 0..2, 2).await;
+        group(&cluster, "few", Some(3)).await;
+        members(&cluster, "few", 0..2, 0).await;
+        let message = until_refused(&cluster, "few").await;
         assert!(message.contains("2 of minCount 3"), "{message}");
         assert_eq!(
-            (count_bound(&home, "early"), count_bound(&home, "few")),
+            (count_bound(&cluster, "early"), count_bound(&cluster, "few")),
             (0, 0),
             "one lacks its group, the other lacks a pod"
         );
-        group(&home, "early", Some(2)).await;
-        members(&home, "few", 2..3, 0).await;
-        until_bound(&home, "early", 2).await;
-        until_bound(&home, "few", 3).await;
-        group(&home, "large", Some(3)).await;
-        members(&home, "large", 0..3, 2).await;
-        until_refused(&home, "large").await;
-        group(&home, "small", Some(1)).await;
-        members(&home, "small", 0..1, 2).await;
-        until_bound(&home, "small", 1).await;
-        members(&home, "small", 1..2, 0).await;
-        until_bound(&home, "small", 2).await;
-        assert_eq!(count_bound(&home, "large"), 0, "a gang of which one pod of three fits is not placed");
+        group(&cluster, "early", Some(2)).await;
+        members(&cluster, "few", 2..3, 0).await;
+        until_bound(&cluster, "early", 2).await;
+        until_bound(&cluster, "few", 3).await;
+        group(&cluster, "large", Some(3)).await;
+        members(&cluster, "large", 0..3, 2).await;
+        until_refused(&cluster, "large").await;
+        group(&cluster, "small", Some(1)).await;
+        members(&cluster, "small", 0..1, 2).await;
+        until_bound(&cluster, "small", 1).await;
+        members(&cluster, "small", 1..2, 0).await;
+        until_bound(&cluster, "small", 2).await;
+        assert_eq!(count_bound(&cluster, "large"), 0, "a gang of which one pod of three fits is not placed");
         // Every pod of a Basic group that fits is placed.
-        group(&home, "basic", None).await;
-        members(&home, "basic", 0..3, 1).await;
-        until_bound(&home, "basic", 2).await;
-        delete_pods(&home, &["early-0", "early-1", "basic-0", "basic-1", "basic-2"]).await;
-        until_bound(&home, "large", 3).await;
+        group(&cluster, "basic", None).await;
+        members(&cluster, "basic", 0..3, 1).await;
+        until_bound(&cluster, "basic", 2).await;
+        delete_pods(&cluster, &["early-0", "early-1", "basic-0", "basic-1", "basic-2"]).await;
+        until_bound(&cluster, "large", 3).await;
     });
 }
 
@@ -101,28 +104,29 @@ fn gangs_wait_for_group_quorum_and_capacity_without_blocking_each_other() {
 #[test]
 fn a_waiting_gang_is_retried_on_uncordon_pod_deletion_and_lower_min_count() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 2).await;
-        let node =
-            home.eventually("both nodes exist", MINUTE, |home| home.caches().nodes.all().get(1).cloned()).await;
+        let cluster = TestCluster::start(3, 2).await;
+        let node = cluster
+            .eventually("both nodes exist", MINUTE, |cluster| cluster.caches().nodes.all().get(1).cloned())
+            .await;
         let node = node.metadata.name.as_str();
-        cordon(&home, node, true).await;
-        group(&home, "first", Some(2)).await;
-        members(&home, "first", 0..2, 8).await;
-        until_refused(&home, "first").await;
-        cordon(&home, node, false).await;
-        until_bound(&home, "first", 2).await;
-        group(&home, "second", Some(2)).await;
-        members(&home, "second", 0..2, 8).await;
-        until_refused(&home, "second").await;
-        delete_pods(&home, &["first-0", "first-1"]).await;
-        until_bound(&home, "second", 2).await;
-        group(&home, "third", Some(3)).await;
-        members(&home, "third", 0..3, 8).await;
-        delete_pods(&home, &["second-0", "second-1"]).await;
-        until_refused(&home, "third").await;
-        assert_eq!(count_bound(&home, "third"), 0);
-        home.patch("podgroups/third", &json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})).await;
-        until_bound(&home, "third", 2).await;
+        cordon(&cluster, node, true).await;
+        group(&cluster, "first", Some(2)).await;
+        members(&cluster, "first", 0..2, 8).await;
+        until_refused(&cluster, "first").await;
+        cordon(&cluster, node, false).await;
+        until_bound(&cluster, "first", 2).await;
+        group(&cluster, "second", Some(2)).await;
+        members(&cluster, "second", 0..2, 8).await;
+        until_refused(&cluster, "second").await;
+        delete_pods(&cluster, &["first-0", "first-1"]).await;
+        until_bound(&cluster, "second", 2).await;
+        group(&cluster, "third", Some(3)).await;
+        members(&cluster, "third", 0..3, 8).await;
+        delete_pods(&cluster, &["second-0", "second-1"]).await;
+        until_refused(&cluster, "third").await;
+        assert_eq!(count_bound(&cluster, "third"), 0);
+        cluster.patch("podgroups/third", &json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})).await;
+        until_bound(&cluster, "third", 2).await;
     });
 }
 
@@ -130,22 +134,22 @@ fn a_waiting_gang_is_retried_on_uncordon_pod_deletion_and_lower_min_count() {
 #[test]
 fn waiting_gangs_are_placed_in_creation_order() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        group(&home, "filler", Some(1)).await;
-        members(&home, "filler", 0..1, 8).await;
-        until_bound(&home, "filler", 1).await;
+        let cluster = TestCluster::start(3, 1).await;
+        group(&cluster, "filler", Some(1)).await;
+        members(&cluster, "filler", 0..1, 8).await;
+        until_bound(&cluster, "filler", 1).await;
         // The order of their names is the reverse.
         for name in ["c", "b", "a"] {
-            group(&home, name, Some(2)).await;
-            members(&home, name, 0..2, 4).await;
-            until_refused(&home, name).await;
-            home.advance(Duration::from_secs(20)).await;
+            group(&cluster, name, Some(2)).await;
+            members(&cluster, name, 0..2, 4).await;
+            until_refused(&cluster, name).await;
+            cluster.advance(Duration::from_secs(20)).await;
         }
-        delete_pods(&home, &["filler-0"]).await;
+        delete_pods(&cluster, &["filler-0"]).await;
         for (name, later) in [("c", ["b", "a"]), ("b", ["a", "a"]), ("a", ["filler", "filler"])] {
-            until_bound(&home, name, 2).await;
-            assert!(later.iter().all(|later| count_bound(&home, later) == 0), "{name} is before {later:?}");
-            delete_pods(&home, &[&format!("{name}-0"), &format!("{name}-1")]).await;
+            until_bound(&cluster, name, 2).await;
+            assert!(later.iter().all(|later| count_bound(&cluster, later) == 0), "{name} is before {later:?}");
+            delete_pods(&cluster, &[&format!("{name}-0"), &format!("{name}-1")]).await;
         }
     });
 }
@@ -154,57 +158,61 @@ fn waiting_gangs_are_placed_in_creation_order() {
 #[test]
 fn pods_beyond_min_count_are_placed_when_capacity_is_free() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        group(&home, "gang", Some(2)).await;
-        members(&home, "gang", 0..4, 4).await;
-        until_bound(&home, "gang", 2).await;
-        home.eventually("the gang is reported as scheduled", MINUTE, |home| {
-            let group = home.pod_groups().pop()?;
-            Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
-        })
-        .await;
-        let on_node = home.pods().into_iter().find(|pod| pod.node_name().is_some()).expect("two pods are bound");
+        let cluster = TestCluster::start(3, 1).await;
+        group(&cluster, "gang", Some(2)).await;
+        members(&cluster, "gang", 0..4, 4).await;
+        until_bound(&cluster, "gang", 2).await;
+        cluster
+            .eventually("the gang is reported as scheduled", MINUTE, |cluster| {
+                let group = cluster.pod_groups().pop()?;
+                Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
+            })
+            .await;
+        let on_node = cluster.pods().into_iter().find(|pod| pod.node_name().is_some()).expect("two pods are bound");
         let deleted = on_node.metadata.name.as_str();
-        delete_pods(&home, &[deleted]).await;
-        home.eventually("another pod is bound instead", MINUTE, |home| {
-            let names = home.pods().into_iter().filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting());
-            (names.filter(|pod| pod.metadata.name != *deleted).count() == 2).then_some(())
-        })
-        .await;
+        delete_pods(&cluster, &[deleted]).await;
+        cluster
+            .eventually("another pod is bound instead", MINUTE, |cluster| {
+                let names =
+                    cluster.pods().into_iter().filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting());
+                (names.filter(|pod| pod.metadata.name != *deleted).count() == 2).then_some(())
+            })
+            .await;
     });
 }
 
 #[test]
 fn a_gang_with_pod_anti_affinity_waits_and_reports_that_it_is_unsupported() {
     on_test_cluster(async {
-        let home = TestCluster::start(3, 1).await;
-        group(&home, "gang", Some(2)).await;
-        members(&home, "gang", 0..2, 1).await;
-        until_bound(&home, "gang", 2).await;
+        let cluster = TestCluster::start(3, 1).await;
+        group(&cluster, "gang", Some(2)).await;
+        members(&cluster, "gang", 0..2, 1).await;
+        until_bound(&cluster, "gang", 2).await;
         let selector = json!({"matchLabels": {"app": "apart"}});
         let term = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}]);
         let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
         let mut single = pod("single").build();
         single["spec"]["affinity"] = apart.clone();
-        home.create(&single).await;
-        group(&home, "apart", Some(2)).await;
+        cluster.create(&single).await;
+        group(&cluster, "apart", Some(2)).await;
         for number in 0..2 {
             let mut member = pod(&format!("apart-{number}")).group("apart").build();
             // One such pod is enough.
             if number == 1 {
                 member["spec"]["affinity"] = apart.clone();
             }
-            home.create(&member).await;
+            cluster.create(&member).await;
         }
-        let message = until_refused(&home, "apart").await;
+        let message = until_refused(&cluster, "apart").await;
         assert!(message.contains("does not support affinity.podAntiAffinity"), "{message}");
-        home.eventually("the single pod reports it, too", MINUTE, |home| {
-            let single = home.pods().into_iter().find(|pod| pod.metadata.name == "single")?;
-            let scheduled = single.status.conditions.iter().find(|one| one.kind == "PodScheduled")?;
-            scheduled.message.contains("does not support affinity.podAntiAffinity").then_some(())
-        })
-        .await;
-        assert_eq!(count_bound(&home, "apart"), 0);
+        cluster
+            .eventually("the single pod reports it, too", MINUTE, |cluster| {
+                let single = cluster.pods().into_iter().find(|pod| pod.metadata.name == "single")?;
+                let scheduled = single.status.conditions.iter().find(|one| one.kind == "PodScheduled")?;
+                scheduled.message.contains("does not support affinity.podAntiAffinity").then_some(())
+            })
+            .await;
+        assert_eq!(count_bound(&cluster, "apart"), 0);
     });
 }
 
@@ -212,15 +220,20 @@ fn a_gang_with_pod_anti_affinity_waits_and_reports_that_it_is_unsupported() {
 #[test]
 fn the_scheduler_reads_only_from_its_caches() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(3, nodes::cluster::Cluster::default_of(1)).await;
-        let read = home.inject_fault(FaultRule::on(verb(Verb::Get).by_user("system:kube-scheduler"), Fault::Count));
-        let listed = home.inject_fault(FaultRule::on(verb(Verb::List).by_user("system:kube-scheduler"), Fault::Count));
-        home.create(&job("gang").pods(4).indexed().gang().gpus(1).build()).await;
-        home.wait_until_ended("gang", 3 * MINUTE).await;
-        group(&home, "large", Some(9)).await;
-        members(&home, "large", 0..9, 1).await;
-        until_refused(&home, "large").await;
-        assert_eq!([read, listed].map(|rule| home.faults().counts(rule).matched), [0, 0], "it reads only from the caches");
+        let cluster = TestCluster::embedded(3, nodes::cluster::Cluster::default_of(1)).await;
+        let read = cluster.inject_fault(FaultRule::on(verb(Verb::Get).by_user("system:kube-scheduler"), Fault::Count));
+        let listed =
+            cluster.inject_fault(FaultRule::on(verb(Verb::List).by_user("system:kube-scheduler"), Fault::Count));
+        cluster.create(&job("gang").pods(4).indexed().gang().gpus(1).build()).await;
+        cluster.wait_until_ended("gang", 3 * MINUTE).await;
+        group(&cluster, "large", Some(9)).await;
+        members(&cluster, "large", 0..9, 1).await;
+        until_refused(&cluster, "large").await;
+        assert_eq!(
+            [read, listed].map(|rule| cluster.faults().counts(rule).matched),
+            [0, 0],
+            "it reads only from the caches"
+        );
     });
 }
 
@@ -229,19 +242,20 @@ fn the_scheduler_reads_only_from_its_caches() {
 fn without_groups_the_gate_does_not_change_scheduling() {
     let run = |gate_on: bool| {
         on_paused_clock(async {
-            let home = match gate_on {
+            let cluster = match gate_on {
                 true => TestCluster::embedded(3, nodes::cluster::Cluster::default_of(2)).await,
                 false => TestCluster::with_gate_off("GenericWorkload", 3, 2).await,
             };
             for number in 0..12 {
                 let single = pod(&format!("p{number}")).gpus(1 + number % 3);
-                home.create(&single.annotate("phalanx.dev/run-seconds", &(20 + number).to_string()).build()).await;
+                cluster.create(&single.annotate("phalanx.dev/run-seconds", &(20 + number).to_string()).build()).await;
             }
-            home.eventually("all have run", 10 * MINUTE, |home| {
-                home.pods().iter().all(|pod| pod.is_finished()).then_some(())
-            })
-            .await;
-            let history = home.history();
+            cluster
+                .eventually("all have run", 10 * MINUTE, |cluster| {
+                    cluster.pods().iter().all(|pod| pod.is_finished()).then_some(())
+                })
+                .await;
+            let history = cluster.history();
             let pods = history.iter().filter(|change| change.resource == "pods");
             let events = history.iter().filter(|change| change.resource == "events").map(|event| {
                 let text = |field: &str| event.object[field].as_str().unwrap_or_default().to_owned();

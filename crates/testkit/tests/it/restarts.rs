@@ -1,8 +1,8 @@
-//! The controllers end before or after any single one of their writes, and go on where they were (promise 9).
+//! The controllers crash before or after any single one of their writes, and resume (promise 9).
 //!
-//! Each story of `scenarios` is played undisturbed, which tells how many writes the controllers need for it, and then
-//! twice for each of these: once the write is under way and never arrives, once it is done and the answer never comes;
-//! then all controllers end and start again with nothing in memory. What is left at the end must be the same.
+//! Each scenario of `scenarios` runs once without faults, which gives the number of the controllers' writes, and then twice
+//! for each of these writes: once the write never arrives, once it is applied and the response never arrives. Then all
+//! controllers crash and restart with empty memory. The end state must be the same.
 
 use testkit::fault::Fault;
 use testkit::on_paused_clock;
@@ -11,21 +11,21 @@ use crate::end_state::assert_equivalent;
 use crate::scenario_run::{BUDGET, ScenarioRun, run_without_faults};
 use crate::scenarios::{self, Scenario};
 
-/// Plays the story twice for each write of the controllers, who end before it or after it.
+/// Runs the scenario twice for each write of the controllers: they crash before it, or after it.
 fn at_every_write(scenario: Scenario) {
     let (want, writes) = run_without_faults(scenario);
-    assert!(writes > 0, "a test of nothing");
-    // The write, or its answer, is under way for ever.
+    assert!(writes > 0, "the controllers write nothing");
+    // The write, or its response, never arrives.
     for (when, fault) in [("before", Fault::Delay(BUDGET * 2)), ("after", Fault::DelayResponse(BUDGET * 2))] {
         for nth in 1..=writes {
             on_paused_clock(async {
-                let case = format!("{}: the controllers end {when} write {nth} of {writes}", scenario.name);
-                let mut play = ScenarioRun::embedded(scenario, case).await;
-                play.crash_at(fault.clone(), nth);
-                play.run_to_end().await;
-                play.wait_until_settled().await;
-                assert_eq!(play.crashes, 1, "{}: and it never came", play.case);
-                assert_equivalent(&play.checked_end_state(), &want, &play.case);
+                let case = format!("{}: the controllers crash {when} write {nth} of {writes}", scenario.name);
+                let mut run = ScenarioRun::embedded(scenario, case).await;
+                run.crash_at(fault.clone(), nth);
+                run.run_to_end().await;
+                run.wait_until_settled().await;
+                assert_eq!(run.crashes, 1, "{}: the crash did not happen", run.case);
+                assert_equivalent(&run.checked_end_state(), &want, &run.case);
             });
         }
     }

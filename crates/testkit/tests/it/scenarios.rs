@@ -1,4 +1,4 @@
-//! What users do with Jobs, step by step, for tests in which the controllers end or hear badly meanwhile.
+//! What users do with Jobs, step by step, for tests with crashes and faulty watches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,28 +14,28 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The index that fails, where one does.
 const BAD_INDEX: &str = "1";
 
-/// A story: each step waits for something and then asks the server for something.
+/// A scenario: each step waits for a condition and then sends requests.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// What it is about.
+    /// Its name in failure messages.
     pub name: &'static str,
     /// The steps.
     pub steps: fn(&TestCluster) -> Vec<ScenarioStep>,
-    /// What a kubelet does here that the simulated ones do not; asked again and again.
+    /// Requests of a kubelet that the simulated ones do not send; called repeatedly.
     pub kubelet_requests: fn(&TestCluster) -> Vec<ScenarioRequest>,
-    /// Whether all that was to come has come.
+    /// Whether the scenario has ended.
     pub has_ended: fn(&TestCluster) -> bool,
 }
 
-/// What users do once something is so.
+/// Requests that are sent once a condition holds.
 pub struct ScenarioStep {
-    /// What they wait for.
+    /// The condition.
     pub condition: Box<dyn Fn(&TestCluster) -> bool>,
-    /// What they ask for then.
+    /// The requests.
     pub requests: StepRequests,
 }
 
-/// What is asked for, as things are at that moment.
+/// Computes requests from the state of the cluster.
 type StepRequests = Box<dyn Fn(&TestCluster) -> Vec<ScenarioRequest>>;
 
 /// A request.
@@ -47,15 +47,15 @@ pub struct ScenarioRequest {
 }
 
 impl ScenarioRequest {
-    /// Asks; the answer may be a refusal.
-    pub async fn try_send(&self, home: &TestCluster) {
-        let _ = home.request(self.method, &self.path, &self.body).await;
+    /// Sends the request; it may fail.
+    pub async fn try_send(&self, cluster: &TestCluster) {
+        let _ = cluster.request(self.method, &self.path, &self.body).await;
     }
 
-    /// Asks, and is answered well.
-    pub async fn send(&self, home: &TestCluster) -> Value {
-        let answer = home.request(self.method, &self.path, &self.body).await;
-        answer.unwrap_or_else(|error| panic!("{} {}: {error}", self.method, self.path))
+    /// Sends the request; panics if it fails.
+    pub async fn send(&self, cluster: &TestCluster) -> Value {
+        let result = cluster.request(self.method, &self.path, &self.body).await;
+        result.unwrap_or_else(|error| panic!("{} {}: {error}", self.method, self.path))
     }
 
     fn post(manifest: Value) -> ScenarioRequest {
@@ -73,25 +73,25 @@ impl ScenarioRequest {
     }
 }
 
-/// A Job with more work than places.
+/// A Job with more completions than parallelism.
 pub const PLAIN: Scenario = Scenario {
     name: "a plain Job",
     steps: |_| {
         vec![at_once(vec![ScenarioRequest::post(short("plain").spec("parallelism", 3).spec("completions", 5).build())])]
     },
     kubelet_requests: nothing,
-    has_ended: |home| has_ended_and_released_pods(home, "plain"),
+    has_ended: |cluster| has_ended_and_released_pods(cluster, "plain"),
 };
 
-/// All or nothing, each pod with an index.
+/// An indexed gang.
 pub const GANG: Scenario = Scenario {
     name: "a gang Job",
     steps: |_| vec![at_once(vec![ScenarioRequest::post(short("gang").pods(4).indexed().gang().gpus(2).build())])],
     kubelet_requests: nothing,
-    has_ended: |home| has_ended_and_released_pods(home, "gang"),
+    has_ended: |cluster| has_ended_and_released_pods(cluster, "gang"),
 };
 
-/// One index fails as often as it may, the others succeed.
+/// One index exceeds its backoff limit, the others succeed.
 pub const FAILING_INDEX: Scenario = Scenario {
     name: "a Job with an index that fails",
     steps: |_| {
@@ -99,21 +99,21 @@ pub const FAILING_INDEX: Scenario = Scenario {
             endless("bad").pods(3).indexed().spec("backoffLimitPerIndex", 1).build(),
         )])]
     },
-    kubelet_requests: |home| {
+    kubelet_requests: |cluster| {
         let is_bad = |pod: &Arc<PodView>| pod.metadata.annotations.get(INDEX).is_some_and(|index| index == BAD_INDEX);
-        let (bad, good) = running(home, "bad").into_iter().partition(is_bad);
-        // The others succeed once this one has failed.
-        let has_failed = pods_of(home, "bad").iter().any(|pod| pod.status.phase == PodPhase::Failed);
+        let (bad, good) = running(cluster, "bad").into_iter().partition(is_bad);
+        // The other indexes succeed once this one has failed.
+        let has_failed = pods_of(cluster, "bad").iter().any(|pod| pod.status.phase == PodPhase::Failed);
         if has_failed {
             [end_pods(bad, "Failed"), end_pods(good, "Succeeded")].concat()
         } else {
             end_pods(bad, "Failed")
         }
     },
-    has_ended: |home| has_ended_and_released_pods(home, "bad"),
+    has_ended: |cluster| has_ended_and_released_pods(cluster, "bad"),
 };
 
-/// A gang that rests for a while and goes on.
+/// A gang that is suspended and resumed.
 pub const SUSPENDED: Scenario = Scenario {
     name: "a Job that is suspended and resumed",
     steps: |_| {
@@ -123,53 +123,53 @@ pub const SUSPENDED: Scenario = Scenario {
         };
         vec![
             at_once(vec![ScenarioRequest::post(endless("rests").pods(3).indexed().gang().build())]),
-            step_when(|home| running(home, "rests").len() == 3, suspend(true)),
+            step_when(|cluster| running(cluster, "rests").len() == 3, suspend(true)),
             step_when(
-                |home| pods_of(home, "rests").is_empty() && has_condition(home, "rests", "Suspended"),
+                |cluster| pods_of(cluster, "rests").is_empty() && has_condition(cluster, "rests", "Suspended"),
                 suspend(false),
             ),
         ]
     },
-    // Its pods end once it has gone on.
-    kubelet_requests: |home| {
-        let conditions = job_called(home, "rests").map(|job| job.status.conditions.clone()).unwrap_or_default();
-        let goes_on = conditions.iter().any(|held| held.kind == "Suspended" && held.status == "False");
-        if goes_on { end_pods(running(home, "rests"), "Succeeded") } else { Vec::new() }
+    // Its pods end once it is resumed.
+    kubelet_requests: |cluster| {
+        let conditions = job_called(cluster, "rests").map(|job| job.status.conditions.clone()).unwrap_or_default();
+        let is_resumed = conditions.iter().any(|one| one.kind == "Suspended" && one.status == "False");
+        if is_resumed { end_pods(running(cluster, "rests"), "Succeeded") } else { Vec::new() }
     },
-    has_ended: |home| has_ended_and_released_pods(home, "rests"),
+    has_ended: |cluster| has_ended_and_released_pods(cluster, "rests"),
 };
 
-/// A gang that grows and shrinks, with the least it can do with.
+/// A gang that is resized, with its `minCount`.
 pub const ELASTIC: Scenario = Scenario {
     name: "a Job that grows and shrinks",
     steps: |_| {
         let mut job = endless("elastic").pods(4).indexed().build();
         job["spec"]["scheduling"] = json!({"schedulingPolicy": {"gang": {"minCount": 2}}});
-        let size = |pods: u32, least: u32| {
-            let policy = json!({"gang": {"minCount": least}});
+        let size = |pods: u32, min_count: u32| {
+            let policy = json!({"gang": {"minCount": min_count}});
             let spec = json!({"parallelism": pods, "completions": pods, "scheduling": {"schedulingPolicy": policy}});
             vec![ScenarioRequest::patch(format!("{JOBS}/elastic"), json!({"spec": spec}))]
         };
         vec![
             at_once(vec![ScenarioRequest::post(job)]),
-            step_when(|home| running(home, "elastic").len() == 4, size(6, 3)),
-            step_when(|home| running(home, "elastic").len() == 6, size(3, 2)),
+            step_when(|cluster| running(cluster, "elastic").len() == 4, size(6, 3)),
+            step_when(|cluster| running(cluster, "elastic").len() == 6, size(3, 2)),
         ]
     },
-    // Its pods end once it has its last size.
-    kubelet_requests: |home| {
-        let is_last = job_called(home, "elastic").is_some_and(|job| job.spec.parallelism == Some(3));
-        let (pods, left) = (pods_of(home, "elastic"), running(home, "elastic"));
-        if is_last && pods.len() == 3 { end_pods(left, "Succeeded") } else { Vec::new() }
+    // Its pods end once it has its final size.
+    kubelet_requests: |cluster| {
+        let is_final = job_called(cluster, "elastic").is_some_and(|job| job.spec.parallelism == Some(3));
+        let (pods, left) = (pods_of(cluster, "elastic"), running(cluster, "elastic"));
+        if is_final && pods.len() == 3 { end_pods(left, "Succeeded") } else { Vec::new() }
     },
-    has_ended: |home| has_ended_and_released_pods(home, "elastic"),
+    has_ended: |cluster| has_ended_and_released_pods(cluster, "elastic"),
 };
 
-/// Two Jobs of one parent, with groups of one template of its Workload.
+/// Two Jobs of one parent, with groups from one template of its Workload.
 pub const CHILDREN: Scenario = Scenario {
     name: "children of one parent",
     steps: |_| {
-        // A pod stands for a parent of another kind; a real one, since owners that are not there do not count.
+        // A pod takes the role of a parent of another kind. It must exist, because missing owners do not count.
         let parent = pod("parent").annotate("phalanx.dev/run-seconds", "100000").build();
         let path = "/api/v1/namespaces/default/pods".to_owned();
         let workload = json!({
@@ -180,19 +180,22 @@ pub const CHILDREN: Scenario = Scenario {
             },
         });
         let children =
-            |home: &TestCluster| ["left", "right"].map(|name| ScenarioRequest::post(child(home, name))).to_vec();
+            |cluster: &TestCluster| ["left", "right"].map(|name| ScenarioRequest::post(child(cluster, name))).to_vec();
         vec![
             at_once(vec![ScenarioRequest { method: "POST", path, body: parent }, ScenarioRequest::post(workload)]),
-            ScenarioStep { condition: Box::new(|home| parent_of_all(home).is_some()), requests: Box::new(children) },
+            ScenarioStep {
+                condition: Box::new(|cluster| parent_of_all(cluster).is_some()),
+                requests: Box::new(children),
+            },
         ]
     },
     kubelet_requests: nothing,
-    has_ended: |home| has_ended_and_released_pods(home, "left") && has_ended_and_released_pods(home, "right"),
+    has_ended: |cluster| has_ended_and_released_pods(cluster, "left") && has_ended_and_released_pods(cluster, "right"),
 };
 
-/// One CronJob whose Jobs replace each other, and one whose old Jobs go.
+/// One CronJob whose Jobs replace each other, and one whose old Jobs are deleted.
 pub const CRON: Scenario = Scenario {
-    name: "CronJobs that replace Jobs and drop old ones",
+    name: "CronJobs that replace Jobs and delete old ones",
     steps: |_| {
         let cron_job = |name: &str, policy: &str, seconds: &str| {
             let job = job("unnamed").gang().annotate("phalanx.dev/run-seconds", seconds).build();
@@ -215,19 +218,19 @@ pub const CRON: Scenario = Scenario {
         ]
     },
     kubelet_requests: nothing,
-    has_ended: |home| {
-        let jobs = home.caches().jobs.all();
+    has_ended: |cluster| {
+        let jobs = cluster.caches().jobs.all();
         let of = |cron: &str| jobs.iter().filter(move |job| job.metadata.name.starts_with(cron)).collect::<Vec<_>>();
-        let is_left = |job: &&Arc<JobView>| job.status.ready == Some(1);
-        of("replaces").iter().filter(|job| is_left(job)).count() == 1
+        let is_ready = |job: &&Arc<JobView>| job.status.ready == Some(1);
+        of("replaces").iter().filter(|job| is_ready(job)).count() == 1
             && of("replaces").len() == 1
             && of("forgets").len() == 1
-            && has_ended_and_released_pods(home, &of("forgets")[0].metadata.name)
-            && home.caches().pods.all().len() == 2
+            && has_ended_and_released_pods(cluster, &of("forgets")[0].metadata.name)
+            && cluster.caches().pods.all().len() == 2
     },
 };
 
-/// One Job is deleted while it runs, another some time after its end.
+/// One Job is deleted while it runs, another after its TTL.
 pub const DELETED: Scenario = Scenario {
     name: "Jobs that are deleted",
     steps: |_| {
@@ -237,12 +240,12 @@ pub const DELETED: Scenario = Scenario {
         let delete = ScenarioRequest { method: "DELETE", path: format!("{JOBS}/runs"), body: options };
         vec![
             at_once(vec![ScenarioRequest::post(runs), ScenarioRequest::post(expires)]),
-            step_when(|home| running(home, "runs").len() == 3, vec![delete]),
+            step_when(|cluster| running(cluster, "runs").len() == 3, vec![delete]),
         ]
     },
     kubelet_requests: nothing,
-    has_ended: |home| {
-        let caches = home.caches();
+    has_ended: |cluster| {
+        let caches = cluster.caches();
         let left = caches.jobs.all().len() + caches.pods.all().len();
         left + caches.workloads.all().len() + caches.pod_groups.all().len() == 0
     },
@@ -260,17 +263,17 @@ fn nothing(_: &TestCluster) -> Vec<ScenarioRequest> {
     Vec::new()
 }
 
-/// A Job whose pods take two seconds.
+/// A Job whose pods run for two seconds.
 fn short(name: &str) -> JobBuilder {
     job(name).annotate("phalanx.dev/run-seconds", "2")
 }
 
-/// A Job whose pods run until somebody ends them.
+/// A Job whose pods run until they are ended.
 fn endless(name: &str) -> JobBuilder {
     job(name).annotate("phalanx.dev/run-seconds", "100000")
 }
 
-/// The pods end.
+/// Ends the pods.
 fn end_pods(pods: Vec<Arc<PodView>>, phase: &str) -> Vec<ScenarioRequest> {
     let end = |pod: &Arc<PodView>| {
         let path = format!("/api/v1/namespaces/default/pods/{}/status", pod.metadata.name);
@@ -279,13 +282,13 @@ fn end_pods(pods: Vec<Arc<PodView>>, phase: &str) -> Vec<ScenarioRequest> {
     pods.iter().map(end).collect()
 }
 
-fn parent_of_all(home: &TestCluster) -> Option<Arc<PodView>> {
-    home.caches().pods.all().into_iter().find(|pod| pod.metadata.name == "parent")
+fn parent_of_all(cluster: &TestCluster) -> Option<Arc<PodView>> {
+    cluster.caches().pods.all().into_iter().find(|pod| pod.metadata.name == "parent")
 }
 
-/// A Job that is one of its parent's, and delegates to it what its group is like.
-fn child(home: &TestCluster, name: &str) -> Value {
-    let parent = parent_of_all(home).expect("it was waited for");
+/// A Job of the parent that takes its group from a template of the parent's Workload.
+fn child(cluster: &TestCluster, name: &str) -> Value {
+    let parent = parent_of_all(cluster).expect("the scenario has waited for it");
     let mut child = short(name).pods(2).build();
     let owner =
         json!({"apiVersion": "v1", "kind": "Pod", "name": "parent", "uid": parent.metadata.uid, "controller": true});
@@ -294,26 +297,26 @@ fn child(home: &TestCluster, name: &str) -> Value {
     child
 }
 
-fn job_called(home: &TestCluster, name: &str) -> Option<Arc<JobView>> {
-    home.caches().jobs.all().into_iter().find(|job| job.metadata.name == name)
+fn job_called(cluster: &TestCluster, name: &str) -> Option<Arc<JobView>> {
+    cluster.caches().jobs.all().into_iter().find(|job| job.metadata.name == name)
 }
 
-fn pods_of(home: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
+fn pods_of(cluster: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
     let is_of = |pod: &Arc<PodView>| pod.metadata.controller().is_some_and(|owner| owner.name == job);
-    home.caches().pods.all().into_iter().filter(is_of).collect()
+    cluster.caches().pods.all().into_iter().filter(is_of).collect()
 }
 
-fn running(home: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
+fn running(cluster: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
     let runs = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Running && !pod.metadata.is_deleting();
-    pods_of(home, job).into_iter().filter(runs).collect()
+    pods_of(cluster, job).into_iter().filter(runs).collect()
 }
 
-fn has_condition(home: &TestCluster, job: &str, condition: &str) -> bool {
-    job_called(home, job).is_some_and(|job| Condition::is_true(&job.status.conditions, condition))
+fn has_condition(cluster: &TestCluster, job: &str, condition: &str) -> bool {
+    job_called(cluster, job).is_some_and(|job| Condition::is_true(&job.status.conditions, condition))
 }
 
-/// Whether the Job has ended and let go of its pods.
-fn has_ended_and_released_pods(home: &TestCluster, job: &str) -> bool {
-    let held = || pods_of(home, job).iter().any(|pod| !pod.metadata.finalizers.is_empty());
-    (has_condition(home, job, "Complete") || has_condition(home, job, "Failed")) && !held()
+/// Whether the Job has finished and the finalizers of its pods are removed.
+fn has_ended_and_released_pods(cluster: &TestCluster, job: &str) -> bool {
+    let has_finalizers = || pods_of(cluster, job).iter().any(|pod| !pod.metadata.finalizers.is_empty());
+    (has_condition(cluster, job, "Complete") || has_condition(cluster, job, "Failed")) && !has_finalizers()
 }

@@ -78,45 +78,45 @@ async fn advance(time: Duration) {
 #[test]
 fn a_clock_set_forward_starts_the_last_skipped_time_and_continues() {
     on_paused_clock(async {
-        let home = SettableClockPlane::start().await;
-        home.create_cron_job("*/10 * * * *").await;
+        let cluster = SettableClockPlane::start().await;
+        cluster.create_cron_job("*/10 * * * *").await;
         advance(MINUTE * 15).await;
-        assert_eq!(home.served_minutes(), [10]);
-        home.set(3600);
+        assert_eq!(cluster.served_minutes(), [10]);
+        cluster.set(3600);
         advance(MINUTE / 2).await;
-        assert_eq!(home.served_minutes(), [10, 70], "within seconds, and only the last");
+        assert_eq!(cluster.served_minutes(), [10, 70], "within seconds, and only the last");
         advance(MINUTE * 10).await;
-        assert_eq!(home.served_minutes(), [10, 70, 80], "in time by the new clock");
+        assert_eq!(cluster.served_minutes(), [10, 70, 80], "in time by the new clock");
     });
 }
 
 #[test]
 fn a_clock_set_back_starts_no_time_twice() {
     on_paused_clock(async {
-        let home = SettableClockPlane::start().await;
-        home.create_cron_job("*/10 * * * *").await;
+        let cluster = SettableClockPlane::start().await;
+        cluster.create_cron_job("*/10 * * * *").await;
         advance(MINUTE * 25).await;
-        assert_eq!(home.served_minutes(), [10, 20]);
-        home.set(-900);
+        assert_eq!(cluster.served_minutes(), [10, 20]);
+        cluster.set(-900);
         advance(MINUTE * 19).await;
-        assert_eq!(home.served_minutes(), [10, 20], "these times have been before");
+        assert_eq!(cluster.served_minutes(), [10, 20], "these times have been before");
         advance(MINUTE * 2).await;
-        assert_eq!(home.served_minutes(), [10, 20, 30]);
+        assert_eq!(cluster.served_minutes(), [10, 20, 30]);
     });
 }
 
 #[test]
 fn ttl_and_deadline_follow_a_clock_that_was_set() {
     on_paused_clock(async {
-        let home = SettableClockPlane::start().await;
+        let cluster = SettableClockPlane::start().await;
         let expires = job("expires").annotate("phalanx.dev/run-seconds", "1").spec("ttlSecondsAfterFinished", 3600);
-        request::post(&home.plane.client(), JOBS, &expires.build()).await.unwrap();
+        request::post(&cluster.plane.client(), JOBS, &expires.build()).await.unwrap();
         let late = job("late").annotate("phalanx.dev/run-seconds", "86400").spec("activeDeadlineSeconds", 3600);
-        request::post(&home.plane.client(), JOBS, &late.build()).await.unwrap();
+        request::post(&cluster.plane.client(), JOBS, &late.build()).await.unwrap();
         advance(MINUTE).await;
-        home.set(3600);
+        cluster.set(3600);
         advance(MINUTE / 2).await;
-        let left = home.plane.caches().jobs.all();
+        let left = cluster.plane.caches().jobs.all();
         let ends: Vec<_> =
             left.iter().map(|job| (&*job.metadata.name, job.finished_condition().map(|end| &*end.reason))).collect();
         assert_eq!(ends, [("late", Some("DeadlineExceeded"))]);
@@ -126,18 +126,18 @@ fn ttl_and_deadline_follow_a_clock_that_was_set() {
 #[test]
 fn a_changed_schedule_starts_with_its_next_time() {
     on_paused_clock(async {
-        let home = SettableClockPlane::start().await;
-        home.create_cron_job("0 3 * * *").await;
+        let cluster = SettableClockPlane::start().await;
+        cluster.create_cron_job("0 3 * * *").await;
         advance(MINUTE * 12).await;
         let other = json!({"spec": {"schedule": "*/5 * * * *"}});
-        request::patch(&home.plane.client(), &format!("{CRON_JOBS}/c"), PatchKind::Merge, &other).await.unwrap();
+        request::patch(&cluster.plane.client(), &format!("{CRON_JOBS}/c"), PatchKind::Merge, &other).await.unwrap();
         advance(MINUTE * 2).await;
-        assert_eq!(home.served_minutes(), Vec::<i64>::new(), "nobody has missed 00:10");
+        assert_eq!(cluster.served_minutes(), Vec::<i64>::new(), "nobody has missed 00:10");
         advance(MINUTE * 7).await;
-        assert_eq!(home.served_minutes(), [15, 20]);
+        assert_eq!(cluster.served_minutes(), [15, 20]);
         let zone: Value = json!({"spec": {"timeZone": "Europe/Berlin"}});
-        request::patch(&home.plane.client(), &format!("{CRON_JOBS}/c"), PatchKind::Merge, &zone).await.unwrap();
+        request::patch(&cluster.plane.client(), &format!("{CRON_JOBS}/c"), PatchKind::Merge, &zone).await.unwrap();
         advance(MINUTE * 5).await;
-        assert_eq!(home.served_minutes(), [15, 20, 25]);
+        assert_eq!(cluster.served_minutes(), [15, 20, 25]);
     });
 }

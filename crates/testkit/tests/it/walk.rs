@@ -66,47 +66,51 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 }
 
 /// The walk, up to the cascading deletion: one line for each step.
-async fn walk(home: &TestCluster) -> Vec<String> {
+async fn walk(cluster: &TestCluster) -> Vec<String> {
     let trainer = job("trainer").pods(64).indexed().gang().in_topology(RACK).gpus(1);
-    home.create(&trainer.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(30)).build()).await;
+    cluster.create(&trainer.annotate("phalanx.dev/run-seconds", &cluster.scaled_seconds(30)).build()).await;
     let minute = Duration::from_secs(60);
-    home.eventually("the Job completes", minute, |home| {
-        let job = home.caches().jobs.all().pop()?;
-        (job.status.succeeded == 64 && job.status.completion_time.is_some()).then_some(())
-    })
-    .await;
-    let steps = steps(&home.history());
+    cluster
+        .eventually("the Job completes", minute, |cluster| {
+            let job = cluster.caches().jobs.all().pop()?;
+            (job.status.succeeded == 64 && job.status.completion_time.is_some()).then_some(())
+        })
+        .await;
+    let steps = steps(&cluster.history());
     // Events are written last.
-    home.eventually("controller and scheduler have written their Events", minute, |home| {
-        let history = home.history();
-        let has_event = |reason: &str| history.iter().any(|c| c.resource == "events" && c.object["reason"] == reason);
-        (has_event("PodGroupCreated") && has_event("Scheduled")).then_some(())
-    })
-    .await;
+    cluster
+        .eventually("controller and scheduler have written their Events", minute, |cluster| {
+            let history = cluster.history();
+            let has_event =
+                |reason: &str| history.iter().any(|c| c.resource == "events" && c.object["reason"] == reason);
+            (has_event("PodGroupCreated") && has_event("Scheduled")).then_some(())
+        })
+        .await;
 
-    let racks: std::collections::BTreeSet<String> = home
+    let racks: std::collections::BTreeSet<String> = cluster
         .caches()
         .pods
         .all()
         .iter()
         .map(|pod| {
-            let node = home.caches().nodes.get(&api::views::ObjectKey::new("", pod.node_name().unwrap())).unwrap();
+            let node = cluster.caches().nodes.get(&api::views::ObjectKey::new("", pod.node_name().unwrap())).unwrap();
             node.metadata.labels[RACK].clone()
         })
         .collect();
     assert_eq!(racks.len(), 1, "all pods of the gang are in one rack");
 
     let path = "/apis/batch/v1/namespaces/default/jobs/trainer";
-    home.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
-    home.eventually("deletion cascades", minute, |home| {
-        let caches = home.caches();
-        let gone = caches.jobs.all().is_empty()
-            && caches.workloads.all().is_empty()
-            && caches.pod_groups.all().is_empty()
-            && caches.pods.all().is_empty();
-        gone.then_some(())
-    })
-    .await;
+    cluster.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
+    cluster
+        .eventually("deletion cascades", minute, |cluster| {
+            let caches = cluster.caches();
+            let gone = caches.jobs.all().is_empty()
+                && caches.workloads.all().is_empty()
+                && caches.pod_groups.all().is_empty()
+                && caches.pods.all().is_empty();
+            gone.then_some(())
+        })
+        .await;
     steps
 }
 
@@ -121,15 +125,15 @@ fn walk_one_gang_job() {
 
 /// Creates an object of every kind that the server serves. Returns for each its name and the name of its kind in the
 /// store.
-async fn create_every_kind(home: &TestCluster) -> Vec<(String, String)> {
+async fn create_every_kind(cluster: &TestCluster) -> Vec<(String, String)> {
     let mut created = Vec::new();
-    let mut resources = home.plane().server().resources().to_vec();
+    let mut resources = cluster.plane().server().resources().to_vec();
     // A default PriorityClass changes what is admitted after it.
     resources.sort_by_key(|resource| resource.kind == "PriorityClass");
     for resource in &resources {
         let (path, mut object) = testkit::fuzz::sample_object(resource);
         object["metadata"]["name"] = format!("sample-{}", resource.qualified().replace('.', "-")).into();
-        let object = home.request("POST", &path, &object).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+        let object = cluster.request("POST", &path, &object).await.unwrap_or_else(|error| panic!("{path}: {error}"));
         created.push((resource.store_name.to_string(), name(&object).to_owned()));
     }
     created
@@ -138,11 +142,11 @@ async fn create_every_kind(home: &TestCluster) -> Vec<(String, String)> {
 /// Every write of a walk and of what the controllers do with an object of every kind.
 fn transcript(seed: u64) -> String {
     on_paused_clock(async {
-        let home = TestCluster::embedded(seed, Cluster::default_of(16)).await;
-        walk(&home).await;
-        create_every_kind(&home).await;
-        home.advance(Duration::from_secs(60)).await;
-        home.transcript()
+        let cluster = TestCluster::embedded(seed, Cluster::default_of(16)).await;
+        walk(&cluster).await;
+        create_every_kind(&cluster).await;
+        cluster.advance(Duration::from_secs(60)).await;
+        cluster.transcript()
     })
 }
 
@@ -158,9 +162,9 @@ fn the_same_seed_writes_the_same_bytes() {
 #[test]
 fn history_contains_objects_of_every_served_kind() {
     on_paused_clock(async {
-        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
-        let created = create_every_kind(&home).await;
-        let history = home.history();
+        let cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        let created = create_every_kind(&cluster).await;
+        let history = cluster.history();
         for (resource, name) in created {
             let is_in_history = |write: &RecordedWrite| write.resource == resource && write.name() == name;
             assert!(history.iter().any(|write| is_in_history(write) && write.created), "{resource} {name}");
