@@ -16,7 +16,8 @@
 //! faults.add(FaultRule::on(writes().by_user("job-controller"), Fault::CutResponse).nth(3));
 //! // One in ten binds gets 429.
 //! let busy = Fault::Respond(InjectedStatus::TooManyRequests { retry_after_seconds: 1 });
-//! let binds = faults.add(FaultRule::on(writes().on_resource("pods").on_subresource("binding"), busy).with_chance(100, 7));
+//! let of = writes().on_resource("pods").on_subresource("binding");
+//! let binds = faults.add(FaultRule::on(of, busy).with_chance(100, 7));
 //! // All watches of pods stall for 30 seconds.
 //! faults.add(FaultRule::on_events(events_of("pods"), EventFault::Delay(Duration::from_secs(30))).nth(1));
 //! faults.remove(binds);

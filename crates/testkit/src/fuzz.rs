@@ -1,5 +1,5 @@
-//! The checks of the fuzz targets, as plain functions: `fuzz/` calls them with the bytes of a fuzzer, and the tests of this
-//! crate with the seeds in `fuzz/seeds`. A target panics when it finds a bug.
+//! The checks of the fuzz targets, as plain functions: `fuzz/` calls them with the bytes of a fuzzer, and the tests of
+//! this crate with the seeds in `fuzz/seeds`. A target panics when it finds a bug.
 //!
 //! Inputs begin with letters that select a kind and options. The text itself follows, so that a seed can be read and
 //! written by hand.

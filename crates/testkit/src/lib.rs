@@ -1,9 +1,9 @@
 //! Builders, faults and [`TestCluster`] for tests.
 //!
-//! In: a seed and a cluster. Out: a whole control plane on virtual time and its complete history. `cargo xtask kube test`
-//! selects the real control plane with our components instead.
-//! Promises: on virtual time the same seed gives the same history, byte for byte; a test states what must become true and
-//! never sleeps.
+//! In: a seed and a cluster. Out: a whole control plane on virtual time and its complete history. `cargo xtask kube
+//! test` selects the real control plane with our components instead.
+//! Promises: on virtual time the same seed gives the same history, byte for byte; a test states what must become true
+//! and never sleeps.
 //! Never: shipped.
 
 pub mod test_cluster; // a control plane for one test

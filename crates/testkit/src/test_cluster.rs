@@ -28,8 +28,8 @@ pub use self::shared::on_shared_test_cluster;
 use crate::fault::{FaultRule, Faults, RuleId};
 use crate::virtual_time;
 
-/// Runs a test on the selected test cluster: on the paused clock, or with `PHALANX_HOME=kube` on the wall clock. The test
-/// begins with [`TestCluster::start`].
+/// Runs a test on the selected test cluster: on the paused clock, or with `PHALANX_HOME=kube` on the wall clock. The
+/// test begins with [`TestCluster::start`].
 pub fn on_test_cluster<T>(scenario: impl Future<Output = T>) -> T {
     if !kube_control_plane::is_chosen() {
         return crate::on_paused_clock(scenario);
@@ -116,8 +116,8 @@ impl TestCluster {
         TestCluster::embedded(seed, Cluster::default_of(nodes)).await
     }
 
-    /// The same with a gate off in the server, which drops the gate's fields and does not serve its kinds. Components that
-    /// are processes have the gate on.
+    /// The same with a gate off in the server, which drops the gate's fields and does not serve its kinds. Components
+    /// that are processes have the gate on.
     pub async fn with_gate_off(gate: &str, seed: u64, nodes: u32) -> TestCluster {
         if kube_control_plane::is_chosen() {
             let (kube, faults) = TestCluster::start_on_kube(seed, nodes).await;
@@ -235,7 +235,8 @@ impl TestCluster {
         }
     }
 
-    /// The value of the annotation `phalanx.dev/run-seconds` for a pod that runs about `seconds`; shorter on the wall clock.
+    /// The value of the annotation `phalanx.dev/run-seconds` for a pod that runs about `seconds`; shorter on the wall
+    /// clock.
     pub fn scaled_seconds(&self, seconds: u32) -> String {
         let scaled = match &self.backend {
             TestBackend::Embedded { .. } => seconds,
@@ -298,7 +299,8 @@ impl TestCluster {
     }
 
     /// Waits until `check` returns a value. After `timeout` of virtual time, or a multiple of it on the wall clock, it
-    /// panics with the last writes. When it returns, [`TestCluster::history`] has every write that `check` can have seen.
+    /// panics with the last writes. When it returns, [`TestCluster::history`] has every write that `check` can have
+    /// seen.
     pub async fn eventually<T>(
         &self,
         what: &str,
@@ -330,8 +332,8 @@ impl TestCluster {
     }
 
     /// Every write to every kind that the server serves, in order. On the real control plane: those since the start,
-    /// without the ones in the namespaces of the control plane itself, and on a shared one only those in the namespace of
-    /// this test.
+    /// without the ones in the namespaces of the control plane itself, and on a shared one only those in the namespace
+    /// of this test.
     pub fn history(&self) -> Vec<RecordedWrite> {
         let (plane, environment) = match &self.backend {
             TestBackend::Embedded { plane, environment } => (plane, environment),

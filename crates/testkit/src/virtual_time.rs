@@ -16,8 +16,8 @@ pub fn on_paused_clock<T>(scenario: impl Future<Output = T>) -> T {
     runtime.expect("a current-thread runtime needs no system resources").block_on(scenario)
 }
 
-/// Clock, randomness and an in-memory store. The clock starts at `origin`, and all randomness comes from `seed`. Call it
-/// inside [`on_paused_clock`].
+/// Clock, randomness and an in-memory store. The clock starts at `origin`, and all randomness comes from `seed`. Call
+/// it inside [`on_paused_clock`].
 pub fn environment(seed: u64, origin: Timestamp, limits: HistoryLimits) -> ControlPlaneEnvironment {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(origin));
     let store = Store::in_memory(limits);

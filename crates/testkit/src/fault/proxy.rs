@@ -105,14 +105,15 @@ struct ProxyTarget {
     client: Client,
 }
 
-/// Accepts without end. A permit is acquired before a connection is accepted, so connections beyond the limit wait in the
-/// kernel.
+/// Accepts without end. A permit is acquired before a connection is accepted, so connections beyond the limit wait in
+/// the kernel.
 async fn accept(listener: TcpListener, target: ProxyTarget) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         let permit = Arc::clone(&permits).acquire_owned().await.expect("this semaphore is never closed");
-        // A connection that broke before it was accepted is the client's problem; a lack of file descriptors is temporary.
+        // A connection that broke before it was accepted is the client's problem; a lack of file descriptors is
+        // temporary.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;

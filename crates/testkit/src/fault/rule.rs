@@ -97,7 +97,8 @@ pub(super) enum Occurrences {
 }
 
 impl Occurrences {
-    /// Whether the rule applies to occurrence number `nth`. Only `Chance` draws from `random`, once for each occurrence.
+    /// Whether the rule applies to occurrence number `nth`. Only `Chance` draws from `random`, once for each
+    /// occurrence.
     pub(super) fn includes(self, nth: u64, random: &Random) -> bool {
         match self {
             Occurrences::All => true,

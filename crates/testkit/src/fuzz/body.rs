@@ -1,8 +1,8 @@
 //! The body of a create, of any kind and in any accepted media type.
 //!
-//! Input: a letter for the kind, a digit for its version, a digit for the options (`CreateOptions`), the body. An accepted
-//! object must read back as it was returned, and writing it back must change nothing: defaults are a fixed point, in JSON
-//! and in YAML.
+//! Input: a letter for the kind, a digit for its version, a digit for the options (`CreateOptions`), the body. An
+//! accepted object must read back as it was returned, and writing it back must change nothing: defaults are a fixed
+//! point, in JSON and in YAML.
 
 use bytes::Bytes;
 use store::HistoryLimits;

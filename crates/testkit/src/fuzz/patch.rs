@@ -1,8 +1,8 @@
 //! A patch of a stored object, of any kind and any of the three types.
 //!
-//! Input: a letter for the kind, a digit for the version, a digit for the type and the subresource (`PatchOptions`), the
-//! patch. A refused patch does not change the object. An accepted one does not change its identity, and its result could
-//! have been written with PUT. Merge patches of both types are idempotent.
+//! Input: a letter for the kind, a digit for the version, a digit for the type and the subresource (`PatchOptions`),
+//! the patch. A refused patch does not change the object. An accepted one does not change its identity, and its result
+//! could have been written with PUT. Merge patches of both types are idempotent.
 
 use bytes::Bytes;
 use store::HistoryLimits;

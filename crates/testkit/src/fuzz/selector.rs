@@ -1,7 +1,7 @@
 //! Label and field selectors.
 //!
-//! Input: `l` or `f`, then the selector. A selector that can be parsed can be formatted and parsed again. The server lists
-//! exactly the objects that the selector matches, and refuses exactly the selectors that cannot be parsed.
+//! Input: `l` or `f`, then the selector. A selector that can be parsed can be formatted and parsed again. The server
+//! lists exactly the objects that the selector matches, and refuses exactly the selectors that cannot be parsed.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

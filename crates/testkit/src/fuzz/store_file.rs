@@ -1,14 +1,14 @@
 //! The store's file, damaged in any way.
 //!
-//! Input: a letter for the file, then the damage. `r` is a file of just these bytes; `c` is the file of a store that was
-//! closed, `k` that of a store whose process was killed, both damaged by one `Damage` for every four bytes. The capital
-//! letters do the same and always check the file.
+//! Input: a letter for the file, then the damage. `r` is a file of just these bytes; `c` is the file of a store that
+//! was closed, `k` that of a store whose process was killed, both damaged by one `Damage` for every four bytes. The
+//! capital letters do the same and always check the file.
 //!
 //! A store opens or returns an error, and never panics. Every object that it serves was once written, byte for byte. A
 //! check of the file reports missing objects. Later writes are durable.
 //!
-//! The high-water mark beside the file is not damaged: damage in the last commit of a file that was not closed looks like
-//! a power failure during that commit, and only the mark shows that the commit was acknowledged.
+//! The high-water mark beside the file is not damaged: damage in the last commit of a file that was not closed looks
+//! like a power failure during that commit, and only the mark shows that the commit was acknowledged.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -66,7 +66,8 @@ fn check_further_write(image: InMemoryFile, mark: InMemoryFile) -> FuzzOutcome {
     let before = objects(&store);
     drop(store);
     let Some(written) = written else {
-        // Damage may be found only now. From then on no acknowledged write may be missing without an error of the check.
+        // Damage may be found only now. From then on no acknowledged write may be missing without an error of the
+        // check.
         if let Some(store) = open(&image, &mark) {
             let is_incomplete =
                 HISTORY.final_objects.iter().any(|(key, stored)| store.get(key).as_ref() != Some(stored));

@@ -8,8 +8,8 @@ use apiserver::{ApiServer, Config, Resource};
 use runtime::TokioClock;
 use store::{Committer, HistoryLimits, Store};
 
-/// Every kind that our server serves with its default gates, each once: a group that serves the objects of another group
-/// is left out.
+/// Every kind that our server serves with its default gates, each once: a group that serves the objects of another
+/// group is left out.
 pub(super) fn all() -> &'static [Resource] {
     static KINDS: LazyLock<Vec<Resource>> = LazyLock::new(|| {
         let store = Store::in_memory(HistoryLimits::default());

@@ -1,8 +1,8 @@
 //! The real Kubernetes control plane: its server and its other controllers, our components as processes that use it
 //! through a fault proxy, the wall clock.
 //!
-//! `cargo xtask kube test` starts the control plane and passes its addresses in the environment. Tests that do not share it
-//! run one at a time, and each begins by deleting the objects of the last one.
+//! `cargo xtask kube test` starts the control plane and passes its addresses in the environment. Tests that do not
+//! share it run one at a time, and each begins by deleting the objects of the last one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -124,8 +124,8 @@ impl TestCluster {
         .await
     }
 
-    /// Waits for an Event with this reason on the object of that name, and returns its message. `None` if a concurrent test
-    /// has killed the controllers meanwhile: Events that they had not written yet are lost.
+    /// Waits for an Event with this reason on the object of that name, and returns its message. `None` if a concurrent
+    /// test has killed the controllers meanwhile: Events that they had not written yet are lost.
     pub async fn wait_for_event(&self, reason: &str, about: &str) -> Option<String> {
         let what = format!("{about} has an Event {reason}");
         let lost_after = self.now() + EVENT_TIMEOUT;

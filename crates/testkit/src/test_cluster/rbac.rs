@@ -1,4 +1,5 @@
-//! The roles of each component from the guide: a component that needs more than the guide grants fails in tests on kube.
+//! The roles of each component from the guide: a component that needs more than the guide grants fails in tests on
+//! kube.
 
 use std::path::Path;
 

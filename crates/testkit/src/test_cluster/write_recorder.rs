@@ -70,8 +70,8 @@ fn lock(state: &Mutex<RecorderState>) -> MutexGuard<'_, RecorderState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The path of all objects of a kind and the revision of their list, in the first version that the server has; `None` if
-/// it has none.
+/// The path of all objects of a kind and the revision of their list, in the first version that the server has; `None`
+/// if it has none.
 async fn list_revision(client: &Client, resource: &Resource) -> Option<(String, Revision)> {
     for version in resource.served_versions() {
         let path = kinds::collection(resource, version);

@@ -1,4 +1,5 @@
-//! Jobs on a server without groups: on virtual time with the gates off, and on the real control plane with its default gates.
+//! Jobs on a server without groups: on virtual time with the gates off, and on the real control plane with its default
+//! gates.
 
 use std::time::Duration;
 

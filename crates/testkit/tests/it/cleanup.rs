@@ -1,4 +1,4 @@
-//! Things that go: namespaces with all that is in them, and groups once nobody needs them.
+//! Deletion: namespaces with all their objects, and groups that are no longer used.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "/api/v1/namespaces/lab";
 const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 
-/// A namespace with a gang that runs for ever, a gang that does not fit, a pod nobody places and a free PodGroup.
+/// Creates a namespace with a running gang, a gang that does not fit, a pod that does not fit and an unused PodGroup.
 async fn populate_namespace(cluster: &TestCluster) {
     cluster.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
     let mut manifests = vec![
@@ -45,18 +45,18 @@ fn lab(cluster: &TestCluster) -> Option<std::sync::Arc<NamespaceView>> {
     cluster.caches().namespaces.get(&ObjectKey::new("", "lab"))
 }
 
-/// Everything that lives in the namespace, as the history has it.
+/// All objects in the namespace, from the history.
 fn objects_in_namespace(cluster: &TestCluster) -> Vec<String> {
-    let mut there = std::collections::BTreeSet::new();
+    let mut objects = std::collections::BTreeSet::new();
     for change in cluster.history().iter().filter(|change| change.object["metadata"]["namespace"] == "lab") {
         let id = format!("{} {}", change.resource, change.name());
         if change.deleted {
-            there.remove(&id)
+            objects.remove(&id)
         } else {
-            there.insert(id)
+            objects.insert(id)
         };
     }
-    there.into_iter().collect()
+    objects.into_iter().collect()
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_deleted_namespace_is_removed_with_all_its_objects() {
         let cluster = TestCluster::embedded(5, Cluster::default_of(4)).await;
         populate_namespace(&cluster).await;
         cluster.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
-        cluster.eventually("gone", 3 * MINUTE, |cluster| lab(cluster).is_none().then_some(())).await;
+        cluster.eventually("it is removed", 3 * MINUTE, |cluster| lab(cluster).is_none().then_some(())).await;
         assert_eq!(objects_in_namespace(&cluster), Vec::<String>::new());
         assert!(cluster.request("GET", NAMESPACE, &Value::Null).await.is_err());
         cluster.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
@@ -84,23 +84,26 @@ fn a_namespace_waits_for_finalizers_and_reports_them() {
         cluster.request("POST", "/api/v1/namespaces/lab/pods", &held).await.unwrap();
         cluster.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
         let namespace = cluster
-            .eventually("told", MINUTE, |cluster| {
+            .eventually("the condition is written", MINUTE, |cluster| {
                 lab(cluster).filter(|lab| Condition::is_true(&lab.status.conditions, "NamespaceFinalizersRemaining"))
             })
             .await;
-        let said = |kind: &str| {
-            let found = namespace.status.conditions.iter().find(|condition| condition.kind == kind).unwrap();
+        let condition = |kind: &str| {
+            let found = namespace.status.conditions.iter().find(|one| one.kind == kind).unwrap();
             (found.reason.clone(), found.message.clone())
         };
         let want = "Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances";
-        assert_eq!(said("NamespaceFinalizersRemaining"), ("SomeFinalizersRemain".to_owned(), want.to_owned()));
-        assert_eq!(said("NamespaceContentRemaining").1, "Some resources are remaining: pods. has 1 resource instances");
-        assert_eq!(said("NamespaceDeletionDiscoveryFailure").0, "ResourcesDiscovered");
+        assert_eq!(condition("NamespaceFinalizersRemaining"), ("SomeFinalizersRemain".to_owned(), want.to_owned()));
+        assert_eq!(
+            condition("NamespaceContentRemaining").1,
+            "Some resources are remaining: pods. has 1 resource instances"
+        );
+        assert_eq!(condition("NamespaceDeletionDiscoveryFailure").0, "ResourcesDiscovered");
         tokio::time::sleep(10 * MINUTE).await;
-        assert!(lab(&cluster).is_some(), "it waits as long as it takes");
+        assert!(lab(&cluster).is_some(), "it waits without a time limit");
         let release = json!({"metadata": {"finalizers": null}});
         cluster.request("PATCH", "/api/v1/namespaces/lab/pods/held", &release).await.unwrap();
-        cluster.eventually("gone", MINUTE, |cluster| lab(cluster).is_none().then_some(())).await;
+        cluster.eventually("it is removed", MINUTE, |cluster| lab(cluster).is_none().then_some(())).await;
     });
 }
 
@@ -119,7 +122,7 @@ fn repeatedly_restarted_controllers_still_empty_a_namespace() {
                 }
                 cluster.restart_component(Component::Controllers);
             }
-            panic!("seed {seed}: still there: {:?}", objects_in_namespace(&cluster));
+            panic!("seed {seed}: objects remain: {:?}", objects_in_namespace(&cluster));
         });
     }
 }
@@ -144,20 +147,22 @@ fn a_deleted_group_stays_until_its_pods_have_finished() {
         let key = ObjectKey::new("default", "g");
         assert!(cluster.caches().pod_groups.get(&key).is_some_and(|group| group.metadata.is_deleting()));
         cluster
-            .eventually("gone", MINUTE, |cluster| cluster.caches().pod_groups.get(&key).is_none().then_some(()))
+            .eventually("it is removed", MINUTE, |cluster| {
+                cluster.caches().pod_groups.get(&key).is_none().then_some(())
+            })
             .await;
         let history = cluster.history();
         let revision = |found: &dyn Fn(&testkit::RecordedWrite) -> bool| {
             history.iter().find(|change| found(change)).unwrap().revision
         };
         let ended = revision(&|change| change.name() == "long" && change.object["status"]["phase"] == "Succeeded");
-        let went = revision(&|change| change.name() == "g" && change.deleted);
-        assert!(ended < went);
+        let deleted = revision(&|change| change.name() == "g" && change.deleted);
+        assert!(ended < deleted);
     });
 }
 
-// A pod that named the group and was no member waited for ever, and kept the group and the Job whose it was. On the real
-// home the finalizer is taken off by kube-controller-manager, which any pod keeps from it.
+// Observed: a pod that named the group without being a member waited without end, and blocked the deletion of the group
+// and its Job. On the real control plane kube-controller-manager removes the finalizer, and any pod blocks it.
 #[test]
 fn a_foreign_pod_blocks_neither_the_deletion_of_a_group_nor_of_its_job() {
     on_paused_clock(async {
@@ -174,7 +179,7 @@ fn a_foreign_pod_blocks_neither_the_deletion_of_a_group_nor_of_its_job() {
         let path = "/apis/batch/v1/namespaces/default/jobs/train";
         cluster.request("DELETE", path, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
         cluster
-            .eventually("Job and group go", MINUTE, |cluster| {
+            .eventually("Job and group are deleted", MINUTE, |cluster| {
                 (cluster.caches().jobs.all().is_empty() && cluster.caches().pod_groups.all().is_empty()).then_some(())
             })
             .await;
@@ -191,7 +196,7 @@ fn an_unused_group_is_deleted_at_once() {
         let group = json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}});
         cluster.create(&group).await;
         cluster.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
-        let gone = |cluster: &TestCluster| cluster.caches().pod_groups.all().is_empty().then_some(());
-        cluster.eventually("gone", Duration::from_secs(5), gone).await;
+        let is_deleted = |cluster: &TestCluster| cluster.caches().pod_groups.all().is_empty().then_some(());
+        cluster.eventually("it is removed", Duration::from_secs(5), is_deleted).await;
     });
 }

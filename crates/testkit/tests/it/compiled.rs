@@ -1,4 +1,4 @@
-//! What a running control plane makes of a Job is what the library compiles, and follows it.
+//! A running control plane creates the objects that the library compiles, and updates them with the Job.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ fn as_sent(mut object: Value, sent: &Value) -> Value {
         metadata.remove(field);
     }
     object.as_object_mut().unwrap().remove("status");
-    // Defaults and admission fill in what a group leaves out.
+    // Defaults and admission fill in fields that a group does not set.
     let spec = object["spec"].as_object_mut().unwrap();
     for field in ["disruptionMode", "preemptionPolicy", "priority"] {
         if sent["spec"].get(field).is_none() {
             spec.remove(field);
         }
     }
-    // A template writes out that it has no constraints.
+    // A template has null for missing constraints.
     for template in object.pointer_mut("/spec/podGroupTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
         template.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     }
@@ -48,7 +48,7 @@ fn the_jobs_of_the_proposal_get_the_objects_that_compile_prints() {
             let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
             cluster.request("POST", JOBS, manifest).await.unwrap();
             let (job, workload, group) = cluster
-                .eventually("the objects are there", MINUTE, |cluster| {
+                .eventually("the objects exist", MINUTE, |cluster| {
                     let caches = cluster.caches();
                     Some((caches.jobs.all().pop()?, caches.workloads.all().pop()?, caches.pod_groups.all().pop()?))
                 })
@@ -79,16 +79,19 @@ fn a_resized_gang_keeps_its_objects() {
         let counts = |cluster: &TestCluster| {
             let (workload, group) = (cluster.caches().workloads.all().pop()?, cluster.caches().pod_groups.all().pop()?);
             let templates = workload.spec.pod_group_templates.as_ref()?;
-            let held = templates[0].scheduling_policy.gang.as_ref()?.min_count;
+            let min_count = templates[0].scheduling_policy.gang.as_ref()?.min_count;
             let running = cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
-            Some(((held, group.min_count()?, running), (workload.metadata.uid.clone(), group.metadata.uid.clone())))
+            Some((
+                (min_count, group.min_count()?, running),
+                (workload.metadata.uid.clone(), group.metadata.uid.clone()),
+            ))
         };
         let settled = async |want: (i32, i32, usize)| {
             let what = format!("template, group and pods are {want:?}");
             cluster.eventually(&what, MINUTE, |cluster| counts(cluster).filter(|(now, _)| *now == want)).await.1
         };
         let objects = settled((4, 4, 4)).await;
-        // The number of pods, a count of the user's own, and back to fewer pods: each is a change of the Job alone.
+        // More pods, an explicit minCount, and fewer pods: each changes only the Job.
         for (spec, want) in [
             (json!({"parallelism": 8, "completions": 8}), (8, 8, 8)),
             (json!({"scheduling": {"schedulingPolicy": {"gang": {"minCount": 6}}}}), (6, 6, 8)),

@@ -1,4 +1,4 @@
-//! What `/readyz` and `/livez` of a part say while its server does not answer.
+//! `/readyz` and `/livez` of a component while its server does not respond.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 const SECONDS_20: Duration = Duration::from_secs(20);
 
-/// The same client, whose server takes requests and answers none while `frozen`.
+/// The same client, whose server accepts requests and does not respond while `frozen`.
 fn with_frozen_requests(client: Client, frozen: &Arc<AtomicBool>) -> Client {
     let frozen = Arc::clone(frozen);
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -34,8 +34,8 @@ fn with_frozen_requests(client: Client, frozen: &Arc<AtomicBool>) -> Client {
     Client::new(service, "default")
 }
 
-/// The same client, whose server answers nothing while `lost`. Connections of watches that are open then stay so and bring
-/// nothing more, for ever; those opened later are as good as new.
+/// The same client, whose server does not respond while `lost`. Watches that are open then stay open without further
+/// events; watches that are opened later work.
 fn behind_black_hole(client: Client, lost: &Arc<watch::Sender<bool>>) -> Client {
     let lost = Arc::clone(lost);
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -59,7 +59,7 @@ fn behind_black_hole(client: Client, lost: &Arc<watch::Sender<bool>>) -> Client 
     Client::new(service, "default")
 }
 
-/// Everything but the scheduler.
+/// A test cluster without a scheduler.
 async fn test_cluster_without_scheduler() -> TestCluster {
     let mut config = Config::for_cluster(Cluster::default_of(1));
     config.components.remove(&Component::Scheduler);
@@ -78,15 +78,15 @@ async fn scheduler(
     RemoteComponents::start(clock, Random::seeded(3), client, health.clone(), config).await
 }
 
-/// Looks after the part as its process does, for so long.
-async fn supervise(parts: &mut RemoteComponents, time: Duration) {
+/// Supervises the components as their process does, for this time.
+async fn supervise(components: &mut RemoteComponents, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
         tokio::select! { biased;
-            () = parts.follow_election() => {}
+            () = components.follow_election() => {}
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
         }
-        assert_eq!(parts.check_health(), None);
+        assert_eq!(components.check_health(), None);
     }
 }
 
@@ -95,7 +95,7 @@ fn code(health: &Health, path: &str) -> u16 {
 }
 
 fn failing(health: &Health, check: &str) -> bool {
-    // Only what fails is told without being asked.
+    // Without `verbose` only failed checks are listed.
     use futures::FutureExt;
     use http_body_util::BodyExt;
     let body = health.response("/readyz", "verbose").unwrap().into_body();
@@ -103,51 +103,51 @@ fn failing(health: &Health, check: &str) -> bool {
     String::from_utf8_lossy(&text).contains(&format!("[-]{check} failed"))
 }
 
-// A server that was stopped with SIGSTOP: no connection breaks, and a minute later /readyz still said ok.
+// Observed with a server stopped by SIGSTOP: no connection broke, and /readyz was still ok after a minute.
 #[test]
 fn a_component_is_not_ready_while_its_server_hangs_or_its_lease_is_lost() {
     on_paused_clock(async {
         let (cluster, frozen, health) = (test_cluster_without_scheduler().await, Arc::default(), Health::default());
         let election = ElectionSettings::new("phalanx-scheduler", "one");
-        let mut parts =
+        let mut components =
             scheduler(&cluster, with_frozen_requests(cluster.client(), &frozen), &health, Some(election)).await;
-        supervise(&mut parts, SECONDS_20).await;
+        supervise(&mut components, SECONDS_20).await;
         assert_eq!(code(&health, "/readyz"), 200);
         frozen.store(true, Ordering::Relaxed);
-        supervise(&mut parts, SECONDS_20).await;
+        supervise(&mut components, SECONDS_20).await;
         assert_eq!([code(&health, "/readyz"), code(&health, "/livez")], [500, 200]);
         assert!(failing(&health, "server") && failing(&health, "lease"));
         frozen.store(false, Ordering::Relaxed);
-        supervise(&mut parts, SECONDS_20).await;
-        assert_eq!(code(&health, "/readyz"), 200, "it has the lease again");
-        parts.stop().await;
+        supervise(&mut components, SECONDS_20).await;
+        assert_eq!(code(&health, "/readyz"), 200, "it holds the Lease again");
+        components.stop().await;
     });
 }
 
-// After twenty seconds without a network all connections were dead. /readyz said ok as soon as one new connection was
-// answered, and the scheduler saw nothing for a minute more.
+// Observed after twenty seconds without a network: all connections were dead. /readyz was ok as soon as one new
+// connection worked, but the scheduler got no events for another minute.
 #[test]
 fn a_scheduler_with_dead_connections_recovers_when_the_server_responds_again() {
     on_paused_clock(async {
         let (cluster, lost, health) =
             (test_cluster_without_scheduler().await, Arc::new(watch::Sender::new(false)), Health::default());
-        let mut parts = scheduler(&cluster, behind_black_hole(cluster.client(), &lost), &health, None).await;
-        supervise(&mut parts, SECONDS_20).await;
+        let mut components = scheduler(&cluster, behind_black_hole(cluster.client(), &lost), &health, None).await;
+        supervise(&mut components, SECONDS_20).await;
         assert_eq!(code(&health, "/readyz"), 200);
         lost.send_replace(true);
-        supervise(&mut parts, SECONDS_20).await;
+        supervise(&mut components, SECONDS_20).await;
         assert_eq!(code(&health, "/readyz"), 500);
         cluster.create(&job("late").pods(4).gang().gpus(1).run_forever().build()).await;
         lost.send_replace(false);
         let bound = || cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
         let began = Instant::now();
         while bound() < 4 {
-            supervise(&mut parts, Duration::from_millis(500)).await;
-            assert!(code(&health, "/readyz") == 500 || bound() == 4, "it is ready and sees nothing");
-            assert!(began.elapsed() < SECONDS_20, "it sees nothing");
+            supervise(&mut components, Duration::from_millis(500)).await;
+            assert!(code(&health, "/readyz") == 500 || bound() == 4, "it is ready but gets no events");
+            assert!(began.elapsed() < SECONDS_20, "it gets no events");
         }
         assert_eq!(code(&health, "/readyz"), 200);
-        parts.stop().await;
+        components.stop().await;
     });
 }
 
@@ -166,7 +166,11 @@ fn a_standby_component_is_ready() {
         assert_eq!([code(&first, "/readyz"), code(&second, "/readyz")], [500, 200]);
         frozen.store(false, Ordering::Relaxed);
         tokio::join!(supervise(&mut one, SECONDS_20), supervise(&mut two, SECONDS_20));
-        assert_eq!([code(&first, "/readyz"), code(&second, "/readyz")], [200, 200], "the first sees who has the lease");
+        assert_eq!(
+            [code(&first, "/readyz"), code(&second, "/readyz")],
+            [200, 200],
+            "the first one reads the holder of the Lease"
+        );
     });
 }
 
@@ -175,7 +179,7 @@ fn binds_that_never_complete_fail_liveness() {
     on_paused_clock(async {
         let (cluster, health) = (test_cluster_without_scheduler().await, Health::default());
         let client = cluster.faults().wrap("kube-scheduler", cluster.client());
-        let mut parts = scheduler(&cluster, client, &health, None).await;
+        let mut components = scheduler(&cluster, client, &health, None).await;
         cluster.inject_fault(FaultRule::on(
             writes().by_user("kube-scheduler").on_subresource("binding"),
             Fault::BlackHole,
@@ -183,15 +187,15 @@ fn binds_that_never_complete_fail_liveness() {
         let unreadable = Fault::Respond(InjectedStatus::InternalError);
         cluster.inject_fault(FaultRule::on(verb(Verb::Get).by_user("kube-scheduler").on_resource("pods"), unreadable));
         cluster.create(&job("gang").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
-        supervise(&mut parts, Duration::from_secs(110)).await;
+        supervise(&mut components, Duration::from_secs(110)).await;
         assert_eq!(code(&health, "/livez"), 200);
-        supervise(&mut parts, SECONDS_20).await;
+        supervise(&mut components, SECONDS_20).await;
         assert_eq!(code(&health, "/livez"), 500);
         cluster.faults().clear();
-        supervise(&mut parts, SECONDS_20).await;
+        supervise(&mut components, SECONDS_20).await;
         assert_eq!(code(&health, "/livez"), 200);
         let bound = cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
         assert_eq!(bound, 4);
-        parts.stop().await;
+        components.stop().await;
     });
 }

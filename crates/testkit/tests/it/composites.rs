@@ -1,4 +1,4 @@
-//! Groups of groups, made from a tree by the library as a controller of two levels would make them.
+//! CompositePodGroups, created from a tree by the library, as a controller with two levels would create them.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ fn item(name: &str, min_count: i32, children: Vec<WorkloadItem>) -> WorkloadItem
     }
 }
 
-/// Creates a Workload and its groups in the order that the library gives. The owner is a Job that does nothing.
+/// Creates a Workload and its groups in the order that the library gives. The owner is a suspended Job.
 async fn create_tree(cluster: &TestCluster) -> Vec<BuiltGroup> {
     let mut idle = job("owner").pods(1).spec("suspend", true).build();
-    idle["spec"]["template"]["spec"]["schedulingGroup"] = json!({"podGroupName": "somebody-elses"});
+    idle["spec"]["template"]["spec"]["schedulingGroup"] = json!({"podGroupName": "another"});
     let owner = cluster.create(&idle).await;
     let owner = OwnerReference {
         api_version: "batch/v1".to_owned(),
@@ -45,10 +45,10 @@ async fn create_tree(cluster: &TestCluster) -> Vec<BuiltGroup> {
         ..BuildOptions::default()
     };
     let workload = Builder::new(root, options.clone()).build_workload().unwrap();
-    let kept = cluster.create(&serde_json::to_value(workload).unwrap()).await;
-    let kept = serde_json::from_value(kept).unwrap();
-    let group_owners = vec![workload_owner(&kept, SchedulingVersion::V1beta1)];
-    let groups = Builder::from_workload(kept, BuildOptions { group_owners, ..options }).build_groups().unwrap();
+    let stored = cluster.create(&serde_json::to_value(workload).unwrap()).await;
+    let stored = serde_json::from_value(stored).unwrap();
+    let group_owners = vec![workload_owner(&stored, SchedulingVersion::V1beta1)];
+    let groups = Builder::from_workload(stored, BuildOptions { group_owners, ..options }).build_groups().unwrap();
     for group in &groups {
         let (path, document) = match group {
             BuiltGroup::Composite(group) => (format!("{ALPHA}/compositepodgroups"), serde_json::to_value(group)),
@@ -56,14 +56,14 @@ async fn create_tree(cluster: &TestCluster) -> Vec<BuiltGroup> {
         };
         if let Some(parent) = group.parent() {
             let path = format!("{ALPHA}/compositepodgroups/{parent}");
-            cluster.request("GET", &path, &Value::Null).await.expect("a parent is there before its children");
+            cluster.request("GET", &path, &Value::Null).await.expect("a parent exists before its children");
         }
         cluster.request("POST", &path, &document.unwrap()).await.unwrap();
     }
     groups
 }
 
-/// The templates of all groups there are.
+/// The templates of all groups.
 async fn remaining_templates(cluster: &TestCluster) -> Vec<String> {
     let mut templates = Vec::new();
     for path in [format!("{ALPHA}/compositepodgroups"), format!("{BETA}/podgroups")] {
@@ -76,7 +76,7 @@ async fn remaining_templates(cluster: &TestCluster) -> Vec<String> {
     templates
 }
 
-/// Waits, for a while of virtual time, until only groups of these templates are left.
+/// Waits, up to a minute of virtual time, until only groups of these templates remain.
 async fn wait_until_remaining(cluster: &TestCluster, want: &[&str]) {
     for _ in 0..300 {
         if remaining_templates(cluster).await == want {
@@ -123,7 +123,7 @@ fn a_protected_composite_stays_until_its_last_child_is_deleted() {
         assert_eq!(
             remaining_templates(&cluster).await,
             ["driver", "set", "stage", "workers"],
-            "both have groups below them"
+            "both have child groups"
         );
         cluster.request("DELETE", &path("workers"), &json!({})).await.unwrap();
         wait_until_remaining(&cluster, &["driver", "set"]).await;
@@ -140,7 +140,7 @@ fn a_child_group_can_be_deleted_and_recreated_without_affecting_the_others() {
         let cluster = TestCluster::embedded(11, Cluster::default_of(1)).await;
         let groups = create_tree(&cluster).await;
         let Some(BuiltGroup::Pods(workers)) = groups.iter().find(|group| group.template() == "workers") else {
-            panic!("workers are a group of pods")
+            panic!("workers are a PodGroup")
         };
         let name = workers.metadata.name.as_deref().unwrap();
         cluster.request("DELETE", &format!("{BETA}/podgroups/{name}"), &json!({})).await.unwrap();
@@ -151,7 +151,7 @@ fn a_child_group_can_be_deleted_and_recreated_without_affecting_the_others() {
     });
 }
 
-/// A gang of two pods below a composite.
+/// Creates a gang of two pods below a composite.
 async fn child(cluster: &TestCluster, name: &str, parent: &str) {
     let document = json!({
         "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -170,7 +170,7 @@ async fn child(cluster: &TestCluster, name: &str, parent: &str) {
     }
 }
 
-/// A CompositePodGroup with this policy, and the Workload that it is made from.
+/// Creates a CompositePodGroup with this policy, and its Workload.
 async fn composite(cluster: &TestCluster, name: &str, policy: &Value) {
     let child = json!({"name": "child", "schedulingPolicy": {"gang": {"minCount": 2}}});
     let template = json!({"name": "root", "schedulingPolicy": policy, "podGroupTemplates": [child]});
@@ -194,7 +194,7 @@ async fn composite(cluster: &TestCluster, name: &str, policy: &Value) {
 #[test]
 fn a_child_of_a_composite_gang_does_not_start_alone() {
     on_test_cluster(async {
-        // Room for one child and a half.
+        // One child and a half fit.
         let cluster = TestCluster::start(3, 1).await;
         cluster.create(&pod("filler").gpus(5).annotate("phalanx.dev/run-seconds", "100000").build()).await;
         composite(&cluster, "both", &json!({"gang": {"minGroupCount": 2}})).await;
@@ -203,10 +203,10 @@ fn a_child_of_a_composite_gang_does_not_start_alone() {
         child(&cluster, "two", "both").await;
         for name in ["one", "two"] {
             let why = cluster
-                .eventually(&format!("{name} is told to wait"), Duration::from_secs(60), |cluster| {
+                .eventually(&format!("{name} is reported as waiting"), Duration::from_secs(60), |cluster| {
                     let group = cluster.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
-                    let told = group.status.conditions.iter().find(|one| one.kind == "PodGroupInitiallyScheduled");
-                    told.filter(|told| told.status == "False").map(|told| told.message.clone())
+                    let condition = group.status.conditions.iter().find(|one| one.kind == "PodGroupInitiallyScheduled");
+                    condition.filter(|one| one.status == "False").map(|one| one.message.clone())
                 })
                 .await;
             assert!(why.contains("compositepodgroup") && why.contains("/both requests more than Basic"), "{why}");
@@ -217,7 +217,7 @@ fn a_child_of_a_composite_gang_does_not_start_alone() {
         };
         child(&cluster, "three", "loose").await;
         cluster
-            .eventually("a child of a Basic one starts", Duration::from_secs(60), |cluster| {
+            .eventually("a child of a Basic composite starts", Duration::from_secs(60), |cluster| {
                 (bound(cluster, "three") == 2).then_some(())
             })
             .await;

@@ -1,4 +1,4 @@
-//! CronJobs through the whole control plane: at the right time, one at a time, once, and cleaned up.
+//! CronJobs through the whole control plane: start times, concurrency policies, exactly one Job for each time, cleanup.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use testkit::fault::{EventFault, Fault, FaultRule, InjectedStatus, Verb, events_
 use testkit::{JobBuilder, RecordedWrite, TestCluster, job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// The minute that the homes begin with.
+/// The minute at which the clock of test clusters starts.
 const NEW_YEAR: i64 = 1_767_225_600 / 60;
 const PATH: &str = "/apis/batch/v1/namespaces/default/cronjobs/c";
 
@@ -27,7 +27,7 @@ fn cron_job(schedule: &str, job: JobBuilder, spec: Value) -> Value {
     manifest
 }
 
-/// A Job whose pod runs for so long.
+/// A Job whose pod runs for this time.
 fn job_running_for(seconds: u32) -> JobBuilder {
     job("unnamed").annotate("phalanx.dev/run-seconds", &seconds.to_string())
 }
@@ -36,7 +36,7 @@ fn created<'a>(history: &'a [RecordedWrite], resource: &'a str) -> impl Iterator
     history.iter().filter(move |change| change.created && change.resource == resource)
 }
 
-/// When each Job was made, in order of the store: `name created scheduled`, the minute of the name counted from new year.
+/// The minute in the name of each Job, counted from new year, and its creation time, in the order of creation.
 fn starts(cluster: &TestCluster) -> Vec<(i64, String)> {
     let history = cluster.history();
     let start = |change: &RecordedWrite| {
@@ -46,34 +46,34 @@ fn starts(cluster: &TestCluster) -> Vec<(i64, String)> {
     created(&history, "batch/jobs").map(start).collect()
 }
 
-/// Names of the Jobs, Workloads and PodGroups that are there.
+/// The names of all existing objects, by resource.
 fn existing_names(cluster: &TestCluster) -> BTreeMap<String, BTreeSet<String>> {
-    let mut there: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut existing: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for change in cluster.history() {
-        let names = there.entry(change.resource.clone()).or_default();
+        let names = existing.entry(change.resource.clone()).or_default();
         if change.deleted {
             names.remove(change.name())
         } else {
             names.insert(change.name().to_owned())
         };
     }
-    there
+    existing
 }
 
-/// The most Jobs of the CronJob that had not ended at any one time.
+/// The maximum number of unfinished Jobs of the CronJob at any time.
 fn max_concurrent_jobs(cluster: &TestCluster) -> usize {
-    let (mut unfinished, mut most) = (BTreeSet::new(), 0);
+    let (mut unfinished, mut max) = (BTreeSet::new(), 0);
     for change in cluster.history().iter().filter(|change| change.resource == "batch/jobs") {
         let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let ended = conditions.iter().any(|held| matches!(held["type"].as_str(), Some("Complete" | "Failed")));
+        let ended = conditions.iter().any(|one| matches!(one["type"].as_str(), Some("Complete" | "Failed")));
         if ended || change.deleted {
             unfinished.remove(change.name())
         } else {
             unfinished.insert(change.name().to_owned())
         };
-        most = most.max(unfinished.len());
+        max = max.max(unfinished.len());
     }
-    most
+    max
 }
 
 fn reasons(cluster: &TestCluster) -> BTreeSet<String> {
@@ -91,15 +91,15 @@ fn each_scheduled_time_gets_its_own_gang_and_old_jobs_are_deleted_with_their_obj
         cluster.create(&cron_job("* * * * *", gang, json!({"successfulJobsHistoryLimit": 1}))).await;
         cluster.advance(MINUTE * 4 + MINUTE / 2).await;
         let want: Vec<_> = (1..=4).map(|minute| (minute, format!("2026-01-01T00:0{minute}:00Z"))).collect();
-        assert_eq!(starts(&cluster), want, "one Job for each minute, in its very second");
+        assert_eq!(starts(&cluster), want, "one Job for each minute, in its first second");
         let history = cluster.history();
         for resource in ["scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"] {
             let owners: Vec<_> = created(&history, resource)
                 .map(|object| &object.object["metadata"]["ownerReferences"][0]["name"])
                 .collect();
             let jobs: Vec<_> = created(&history, "batch/jobs").map(|job| &job.object["metadata"]["name"]).collect();
-            assert_eq!(owners, jobs, "each Job its own, and one: {resource}");
-            assert_eq!(existing_names(&cluster)[resource].len(), 1, "{resource} of Jobs that were dropped are gone");
+            assert_eq!(owners, jobs, "each Job has exactly one: {resource}");
+            assert_eq!(existing_names(&cluster)[resource].len(), 1, "{resource} of deleted Jobs are deleted");
         }
         let jobs = &existing_names(&cluster)["batch/jobs"];
         assert_eq!(*jobs, BTreeSet::from([format!("c-{}", NEW_YEAR + 4)]), "the history keeps one");
@@ -108,8 +108,8 @@ fn each_scheduled_time_gets_its_own_gang_and_old_jobs_are_deleted_with_their_obj
         assert_eq!(status["active"], Value::Null);
         assert_eq!(status["lastScheduleTime"], "2026-01-01T00:04:00Z");
         assert!(status["lastSuccessfulTime"].as_str().unwrap().starts_with("2026-01-01T00:04:0"), "{status}");
-        let told = ["SawCompletedJob", "SuccessfulCreate", "SuccessfulDelete"].map(str::to_owned);
-        assert_eq!(reasons(&cluster), told.into());
+        let want = ["SawCompletedJob", "SuccessfulCreate", "SuccessfulDelete"].map(str::to_owned);
+        assert_eq!(reasons(&cluster), want.into());
     });
 }
 
@@ -136,12 +136,12 @@ fn a_daylight_saving_change_skips_a_time_in_spring_and_repeats_it_in_autumn() {
             let cluster = TestCluster::starting_at(origin, 3, Config::for_cluster(Cluster::default_of(1))).await;
             cluster.create(&cron_job("30 2 * * *", job_running_for(5), json!({"timeZone": "Europe/Berlin"}))).await;
             cluster.advance(MINUTE * 60 * 61).await;
-            let times: Vec<_> = starts(&cluster).into_iter().map(|(_, made)| made).collect();
+            let times: Vec<_> = starts(&cluster).into_iter().map(|(_, created)| created).collect();
             assert_eq!(times, want);
             let history = cluster.history();
-            let told = &created(&history, "batch/jobs").next().unwrap().object["metadata"]["annotations"];
-            let told = told["batch.kubernetes.io/cronjob-scheduled-timestamp"].as_str().unwrap();
-            assert!(told.contains("T02:30:00+0"), "as the clocks on the wall show it: {told}");
+            let annotations = &created(&history, "batch/jobs").next().unwrap().object["metadata"]["annotations"];
+            let scheduled = annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"].as_str().unwrap();
+            assert!(scheduled.contains("T02:30:00+0"), "the local time: {scheduled}");
         });
     }
 }
@@ -169,7 +169,7 @@ fn replace_deletes_the_running_job() {
         assert_eq!(minutes, [1, 2, 3]);
         assert_eq!(max_concurrent_jobs(&cluster), 1);
         cluster.advance(MINUTE / 2 - Duration::from_secs(5)).await;
-        assert_eq!(existing_names(&cluster)["pods"].len(), 1, "pods of replaced Jobs go with them");
+        assert_eq!(existing_names(&cluster)["pods"].len(), 1, "pods of replaced Jobs are deleted with them");
         let status = &cluster.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!(status["active"].as_array().unwrap().len(), 1);
         assert!(reasons(&cluster).contains("SuccessfulDelete") && !reasons(&cluster).contains("MissingJob"));
@@ -198,11 +198,11 @@ fn deleting_a_cron_job_deletes_its_jobs_and_their_groups() {
         cluster.advance(MINUTE + MINUTE / 2).await;
         cluster.request("DELETE", PATH, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
         cluster.advance(MINUTE * 2).await;
-        let there = existing_names(&cluster);
+        let existing = existing_names(&cluster);
         for resource in
             ["batch/cronjobs", "batch/jobs", "pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"]
         {
-            assert_eq!(there[resource], BTreeSet::new(), "{resource}");
+            assert_eq!(existing[resource], BTreeSet::new(), "{resource}");
         }
         assert_eq!(starts(&cluster).len(), 1);
     });
@@ -242,11 +242,11 @@ fn each_scheduled_time_gets_exactly_one_job_whichever_write_fails() {
                 cluster
                     .create(&cron_job("* * * * *", job_running_for(10), json!({"successfulJobsHistoryLimit": 1})))
                     .await;
-                // Away right after the time that goes wrong.
-                let away = MINUTE * u32::try_from(nth).unwrap() + Duration::from_millis(30);
-                cluster.advance(away).await;
+                // The controllers restart right after the time with the fault.
+                let restart = MINUTE * u32::try_from(nth).unwrap() + Duration::from_millis(30);
+                cluster.advance(restart).await;
                 cluster.restart_component(Component::Controllers);
-                cluster.advance(MINUTE * 6 + MINUTE / 2 - away).await;
+                cluster.advance(MINUTE * 6 + MINUTE / 2 - restart).await;
                 let minutes: Vec<_> = starts(&cluster).into_iter().map(|(minute, _)| minute).collect();
                 assert_eq!(minutes, [1, 2, 3, 4, 5, 6], "{fault:?} {nth}");
                 assert!(rules.iter().all(|rule| cluster.faults().counts(*rule).applied == 1), "{fault:?} {nth}");
@@ -263,7 +263,7 @@ fn each_scheduled_time_gets_exactly_one_job_whichever_write_fails() {
 
 #[test]
 fn forbid_sees_a_running_job_that_is_missing_from_the_status() {
-    // The controllers end between the creation of a Job and the write of its status, and come back minutes later.
+    // The controllers crash between the creation of a Job and the write of its status, and restart minutes later.
     on_paused_clock(async {
         let mut cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
         cluster.inject_fault(FaultRule::on(verb(Verb::Patch).by_user("cronjob-controller"), Fault::Cut).first_n(3));

@@ -1,7 +1,7 @@
-//! CronJobs on both homes: what each promises, shown within a minute or two of any clock.
+//! CronJobs on both test clusters, within a minute or two of any clock.
 //!
-//! A CronJob that last ran a while ago has a time to make up for at once, so that no test waits for the clock on the wall
-//! longer than for one more time.
+//! A CronJob whose last schedule time is in the past starts its missed time at once, so that no test on the wall clock
+//! waits for more than one scheduled time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn cron_job(job: JobBuilder, spec: &Value) -> Value {
     manifest
 }
 
-/// Makes a CronJob that ran last so long ago, and lets it go on. Returns when that was.
+/// Creates a CronJob whose last schedule time is `by` ago, and resumes it. Returns the time of that.
 async fn create_overdue_cron_job(cluster: &TestCluster, by: Duration, job: JobBuilder, spec: Value) -> Timestamp {
     cluster.create(&cron_job(job, &spec)).await;
     let last = cluster.now().checked_sub(by).unwrap();
@@ -37,7 +37,7 @@ async fn create_overdue_cron_job(cluster: &TestCluster, by: Duration, job: JobBu
     at
 }
 
-/// Waits until so many Jobs are there that have not ended.
+/// Waits for `count` active Jobs.
 async fn wait_for_active_jobs(cluster: &TestCluster, count: usize) -> Vec<Arc<JobView>> {
     cluster
         .eventually(&format!("{count} Jobs are active"), 2 * MINUTE, |cluster| {
@@ -51,7 +51,7 @@ fn minute_of(job: &JobView) -> i64 {
     job.metadata.name.strip_prefix("c-").unwrap().parse().unwrap()
 }
 
-/// Waits until the clock shows the next minute and a little more.
+/// Waits until five seconds after the start of the next minute.
 async fn wait_for_next_minute(cluster: &TestCluster) {
     let now = cluster.now().as_second();
     let next = now - now % 60 + 65;
@@ -66,9 +66,10 @@ fn a_cron_job_runs_jobs_and_keeps_at_most_its_limit_of_successful_ones() {
     on_shared_test_cluster(async |cluster| {
         create_overdue_cron_job(&cluster, 2 * MINUTE, job("x").gang(), json!({"successfulJobsHistoryLimit": 0})).await;
         cluster
-            .eventually("its Job ran and went", 2 * MINUTE, |cluster| {
-                let gone = cluster.history().iter().any(|change| change.resource == "batch/jobs" && change.deleted);
-                (gone && cluster.pods().is_empty() && cluster.pod_groups().is_empty()).then_some(())
+            .eventually("its Job ran and is deleted", 2 * MINUTE, |cluster| {
+                let is_deleted =
+                    cluster.history().iter().any(|change| change.resource == "batch/jobs" && change.deleted);
+                (is_deleted && cluster.pods().is_empty() && cluster.pod_groups().is_empty()).then_some(())
             })
             .await;
         let history = cluster.history();
@@ -96,7 +97,7 @@ fn a_cron_job_keeps_at_most_its_limit_of_failed_jobs() {
         let fails = job("x").spec("backoffLimit", 0).annotate("phalanx.dev/exit-code", "1");
         create_overdue_cron_job(&cluster, 2 * MINUTE, fails, json!({"failedJobsHistoryLimit": 0})).await;
         cluster
-            .eventually("its Job failed and went", 2 * MINUTE, |cluster| {
+            .eventually("its Job failed and is deleted", 2 * MINUTE, |cluster| {
                 let history = cluster.history();
                 let of_jobs = || history.iter().filter(|change| change.resource == "batch/jobs");
                 let failed = |job: &Value| job["status"]["conditions"].to_string().contains("BackoffLimitExceeded");
@@ -153,7 +154,7 @@ fn replace_puts_a_new_job_in_place_of_the_running_one() {
             .await;
         let first = wait_for_active_jobs(&cluster, 1).await.pop().unwrap();
         cluster
-            .eventually("another has its place", 3 * MINUTE, |cluster| {
+            .eventually("another Job runs instead", 3 * MINUTE, |cluster| {
                 let jobs = cluster.jobs();
                 let is_another =
                     jobs.len() == 1 && jobs[0].metadata.uid != first.metadata.uid && jobs[0].status.active == 1;
@@ -170,7 +171,7 @@ fn after_a_hundred_missed_times_only_the_latest_is_started_and_an_event_is_writt
         let at = create_overdue_cron_job(&cluster, 180 * MINUTE, job("x").run_forever(), json!({})).await;
         let first = wait_for_active_jobs(&cluster, 1).await.pop().unwrap();
         let behind = at.as_second() / 60 - minute_of(&first);
-        assert!((-1..=1).contains(&behind), "the latest time, not the first that was missed: {behind}");
+        assert!((-1..=1).contains(&behind), "the latest missed time, not the first: {behind}");
         cluster.wait_for_event("TooManyMissedTimes", "c").await;
     });
 }
@@ -193,7 +194,7 @@ fn a_job_has_its_scheduled_time_and_its_own_group() {
 #[test]
 fn a_deleted_job_leaves_the_active_list() {
     on_shared_test_cluster(async |cluster| {
-        // Far from the next time, so that no other Job comes.
+        // The next scheduled time is far away, so that no other Job is created.
         let now = cluster.now().in_tz("UTC").unwrap();
         let schedule = format!("{} {} * * *", now.minute(), now.hour());
         create_overdue_cron_job(&cluster, 2 * MINUTE, job("x").run_forever(), json!({"schedule": schedule})).await;
@@ -201,7 +202,7 @@ fn a_deleted_job_leaves_the_active_list() {
         assert_eq!(cluster.get("cronjobs/c").await["status"]["active"][0]["name"], first.metadata.name.as_str());
         cluster.delete(&format!("jobs/{}", first.metadata.name)).await;
         cluster
-            .eventually("struck off", MINUTE, |cluster| {
+            .eventually("it is removed from the list", MINUTE, |cluster| {
                 let history = cluster.history();
                 let last = history.iter().rfind(|change| change.resource == "batch/cronjobs")?;
                 last.object["status"]["active"].as_array().is_none_or(Vec::is_empty).then_some(())
@@ -215,15 +216,15 @@ fn a_deleted_job_leaves_the_active_list() {
 #[test]
 fn a_schedule_follows_its_time_zone() {
     on_shared_test_cluster(async |cluster| {
-        // Two minutes ago, on the clocks of Tokyo.
-        let there = cluster.now().checked_sub(2 * MINUTE).unwrap().in_tz("Asia/Tokyo").unwrap();
-        let schedule = format!("{} {} * * *", there.minute(), there.hour());
+        // Two minutes ago, in Tokyo's time.
+        let tokyo = cluster.now().checked_sub(2 * MINUTE).unwrap().in_tz("Asia/Tokyo").unwrap();
+        let schedule = format!("{} {} * * *", tokyo.minute(), tokyo.hour());
         let spec = json!({"schedule": schedule, "timeZone": "Asia/Tokyo"});
         create_overdue_cron_job(&cluster, 60 * MINUTE, job("x").run_forever(), spec).await;
         let first = wait_for_active_jobs(&cluster, 1).await.pop().unwrap();
-        assert_eq!(minute_of(&first), there.timestamp().as_second() / 60);
-        let told = first.metadata.annotations.get(SCHEDULED).unwrap();
-        assert!(told.ends_with("+09:00"), "{told}");
+        assert_eq!(minute_of(&first), tokyo.timestamp().as_second() / 60);
+        let scheduled = first.metadata.annotations.get(SCHEDULED).unwrap();
+        assert!(scheduled.ends_with("+09:00"), "{scheduled}");
     });
 }
 
@@ -246,7 +247,7 @@ fn a_cron_job_can_be_created_read_changed_and_deleted_and_its_status_written() {
         assert_eq!(found["status"]["lastScheduleTime"], "2026-01-01T00:00:00Z");
         cluster.delete("cronjobs/c").await;
         cluster
-            .eventually("a watch tells all of it", MINUTE, |cluster| {
+            .eventually("the history has the deletion", MINUTE, |cluster| {
                 cluster
                     .history()
                     .iter()
@@ -266,7 +267,7 @@ fn deleting_a_cron_job_deletes_its_jobs_and_pods() {
         assert!(!Condition::is_true(&first.status.conditions, "Failed"));
         cluster.delete("cronjobs/c").await;
         cluster
-            .eventually("all gone", MINUTE, |cluster| {
+            .eventually("all are deleted", MINUTE, |cluster| {
                 (cluster.jobs().is_empty() && cluster.pods().is_empty() && cluster.pod_groups().is_empty())
                     .then_some(())
             })

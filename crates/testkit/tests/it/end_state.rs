@@ -1,5 +1,5 @@
-//! The end state of a run, in a form in which two runs can be compared (promise 9), and the invariants that hold at every
-//! write.
+//! The end state of a run, in a form in which two runs can be compared (promise 9), and the invariants that hold at
+//! every write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -143,8 +143,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Checks every write, as an external observer would: no pod is created beyond a Job's parallelism, or for an index that
-/// has an active pod or has succeeded; a Job has one Workload and one PodGroup at a time.
+/// Checks every write, as an external observer would: no pod is created beyond a Job's parallelism, or for an index
+/// that has an active pod or has succeeded; a Job has one Workload and one PodGroup at a time.
 pub fn assert_never_too_many_pods(history: &[RecordedWrite], case: &str) {
     let mut observer = Observer::default();
     for change in history {

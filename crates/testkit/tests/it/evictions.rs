@@ -1,4 +1,4 @@
-//! Pods that are asked to go, as `kubectl drain` does.
+//! Evictions, as `kubectl drain` sends them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn evict(cluster: &TestCluster, pod: &str) -> Result<Value, kube::Error> {
     cluster.request("POST", &cluster.path(&format!("pods/{pod}/eviction")), &eviction).await
 }
 
-// A drain deleted pods for lack of evictions, and the Job took each for a failure.
+// Observed: without evictions a drain deleted pods, and the Job counted each as a failure.
 #[test]
 fn a_job_survives_a_node_drain() {
     on_test_cluster(async {
@@ -34,7 +34,7 @@ fn a_job_survives_a_node_drain() {
     });
 }
 
-/// The controller of budgets is ours here; on the real control plane it is kube-controller-manager's.
+/// On virtual time the disruption controller is ours; on the real control plane it is kube-controller-manager's.
 #[test]
 fn a_budget_allows_evictions_one_at_a_time() {
     on_test_cluster(async {
@@ -49,13 +49,14 @@ fn a_budget_allows_evictions_one_at_a_time() {
         evict(&cluster, &pods[0].metadata.name).await.unwrap();
         let refused = evict(&cluster, &pods[1].metadata.name).await.unwrap_err();
         assert!(refused.to_string().contains("disruption budget"), "{refused}");
-        // The first is replaced, and then the second may go.
+        // The first pod is replaced, then the second may be evicted.
         wait_until_allowed(&cluster, &budgets, 1).await;
         evict(&cluster, &pods[1].metadata.name).await.unwrap();
     });
 }
 
-// Which pods a Job will have is not known, so a share of them is not either. Only a condition said so.
+// The expected number of a Job's pods is unknown, so maxUnavailable cannot be computed. Observed: only a condition said
+// so.
 #[test]
 fn a_budget_that_cannot_be_computed_gets_a_warning_event() {
     on_test_cluster(async {
@@ -82,7 +83,7 @@ fn a_budget_that_cannot_be_computed_gets_a_warning_event() {
     });
 }
 
-/// Waits until the budget allows so many evictions and awaits none.
+/// Waits until the budget allows `count` evictions and has no pending ones.
 async fn wait_until_allowed(cluster: &TestCluster, budgets: &str, count: i64) {
     for _ in 0..1800 {
         let budget = cluster.request("GET", &format!("{budgets}/b"), &json!({})).await.unwrap();

@@ -1,4 +1,4 @@
-//! What each fault does to a request and to an event, in process and over HTTP.
+//! The effect of each fault on requests and events, in process and over HTTP.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SECONDS_5: Duration = Duration::from_secs(5);
 
-/// A server and nobody else.
+/// A server without components.
 async fn server() -> TestCluster {
     TestCluster::with_config(1, Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default_of(1)) })
         .await
@@ -29,21 +29,22 @@ async fn create(client: &Client, name: &str) -> Result<Value, Error> {
     client.request(request.body(body).unwrap()).await
 }
 
-fn response_text(answer: Result<Value, Error>) -> String {
-    match answer {
-        Ok(object) => format!("made {}", object["metadata"]["name"].as_str().unwrap()),
+fn response_text(result: Result<Value, Error>) -> String {
+    match result {
+        Ok(object) => format!("created {}", object["metadata"]["name"].as_str().unwrap()),
         Err(Error::Api(status)) => format!("{} {}", status.code, status.reason),
-        // In process what was injected comes as it is; over HTTP what the client made of a connection that is gone.
+        // In process the injected error is returned as it is; over HTTP the client returns its own error of a broken
+        // connection.
         Err(Error::Service(_) | Error::HyperError(_)) => "cut".to_owned(),
         Err(other) => panic!("{other:?}"),
     }
 }
 
-/// Each fault, what the caller hears, and how many pods there are then.
+/// Each fault, the response, and how many pods exist then.
 fn faults() -> [(Fault, &'static str, usize); 11] {
     let busy = InjectedStatus::TooManyRequests { retry_after_seconds: 3 };
     [
-        (Fault::Count, "made p", 1),
+        (Fault::Count, "created p", 1),
         (Fault::Cut, "cut", 0),
         (Fault::CutResponse, "cut", 1),
         (Fault::Repeat, "409 AlreadyExists", 1),
@@ -57,7 +58,7 @@ fn faults() -> [(Fault, &'static str, usize); 11] {
     ]
 }
 
-fn pods_made(cluster: &TestCluster) -> usize {
+fn created_pods(cluster: &TestCluster) -> usize {
     cluster.history().iter().filter(|change| change.resource == "pods" && change.created).count()
 }
 
@@ -66,13 +67,18 @@ fn each_fault_has_its_effect_on_caller_and_server() {
     for (fault, want, made) in faults() {
         on_paused_clock(async {
             let cluster = server().await;
-            let client = cluster.faults().wrap("part", cluster.client());
-            let rule = cluster.inject_fault(FaultRule::on(writes().on_resource("pods").by_user("part"), fault.clone()));
+            let client = cluster.faults().wrap("component", cluster.client());
+            let rule =
+                cluster.inject_fault(FaultRule::on(writes().on_resource("pods").by_user("component"), fault.clone()));
             assert_eq!(response_text(create(&client, "p").await), want, "{fault:?}");
-            assert_eq!(pods_made(&cluster), made, "{fault:?}");
+            assert_eq!(created_pods(&cluster), made, "{fault:?}");
             assert_eq!(cluster.faults().counts(rule).applied, 1, "{fault:?}");
             cluster.faults().remove(rule);
-            assert_eq!(response_text(create(&client, "q").await), "made q", "{fault:?}: nothing is left of it");
+            assert_eq!(
+                response_text(create(&client, "q").await),
+                "created q",
+                "{fault:?}: a removed rule has no effect"
+            );
         });
     }
 }
@@ -84,7 +90,7 @@ fn a_delay_is_before_or_after_the_server_handles_the_request() {
     {
         on_paused_clock(async {
             let cluster = server().await;
-            let client = cluster.faults().wrap("part", cluster.client());
+            let client = cluster.faults().wrap("component", cluster.client());
             cluster.inject_fault(FaultRule::on(writes(), fault.clone()));
             let (began, now) = (Instant::now(), cluster.now());
             let made = create(&client, "p").await.unwrap();
@@ -99,7 +105,7 @@ fn a_delay_is_before_or_after_the_server_handles_the_request() {
 fn an_injected_429_has_retry_after() {
     on_paused_clock(async {
         let cluster = server().await;
-        let client = cluster.faults().wrap("part", cluster.client());
+        let client = cluster.faults().wrap("component", cluster.client());
         cluster.inject_fault(FaultRule::on(
             all_requests(),
             Fault::Respond(InjectedStatus::TooManyRequests { retry_after_seconds: 3 }),
@@ -123,7 +129,7 @@ fn fault_rules_apply_only_to_components() {
     });
 }
 
-/// The events of a watch over four new pods, by name, with how it ended when that was not at its time.
+/// The events of a watch over four new pods, by name, and its end if it was not the timeout.
 async fn watched_names(cluster: &TestCluster, client: &Client) -> String {
     let from = cluster.history().last().unwrap().revision;
     let uri = format!("{PODS}?watch=true&timeoutSeconds=2&resourceVersion={from}");
@@ -132,31 +138,31 @@ async fn watched_names(cluster: &TestCluster, client: &Client) -> String {
         cluster.create(&pod(name).build()).await;
     }
     let mut lines = Box::pin(body).lines();
-    let mut seen = Vec::new();
+    let mut names = Vec::new();
     loop {
         match lines.try_next().await {
             Ok(Some(line)) => {
                 let event: Value = serde_json::from_str(&line).unwrap();
-                seen.push(match event["type"].as_str().unwrap() {
+                names.push(match event["type"].as_str().unwrap() {
                     "ERROR" => event["object"]["code"].to_string(),
                     _ => event["object"]["metadata"]["name"].as_str().unwrap().to_owned(),
                 });
             }
-            Ok(None) => return seen.join(" "),
+            Ok(None) => return names.join(" "),
             Err(_) => {
-                seen.push("cut".to_owned());
-                return seen.join(" ");
+                names.push("cut".to_owned());
+                return names.join(" ");
             }
         }
     }
 }
 
-/// Not the watch that keeps the home's own cache.
+/// The watch of the test, not that of the cluster's own cache.
 fn watched_pods() -> RequestMatcher {
-    events_of("pods").by_user("part")
+    events_of("pods").by_user("component")
 }
 
-/// Each fault of events, and the events that a client sees.
+/// Each event fault, and the events that a client gets.
 fn event_faults() -> [(FaultRule, &'static str); 9] {
     let on = |fault| FaultRule::on_events(watched_pods(), fault);
     let soon = Duration::from_millis(200);
@@ -178,7 +184,7 @@ fn each_event_fault_has_its_effect_on_a_watch() {
     for (rule, want) in event_faults() {
         on_paused_clock(async {
             let cluster = server().await;
-            let client = cluster.faults().wrap("part", cluster.client());
+            let client = cluster.faults().wrap("component", cluster.client());
             let case = format!("{rule:?}");
             cluster.inject_fault(rule);
             assert_eq!(watched_names(&cluster, &client).await, want, "{case}");
@@ -190,11 +196,11 @@ fn each_event_fault_has_its_effect_on_a_watch() {
 fn a_delayed_watch_stalls_and_then_delivers_all_events() {
     on_paused_clock(async {
         let cluster = server().await;
-        let client = cluster.faults().wrap("part", cluster.client());
+        let client = cluster.faults().wrap("component", cluster.client());
         cluster.inject_fault(FaultRule::on_events(watched_pods(), EventFault::Delay(Duration::from_secs(30))).nth(1));
         let began = Instant::now();
         assert_eq!(watched_names(&cluster, &client).await, "a b c d");
-        assert_eq!(began.elapsed(), Duration::from_secs(30), "its time was long over when it went on");
+        assert_eq!(began.elapsed(), Duration::from_secs(30), "the watch continues after its timeout");
     });
 }
 
@@ -204,14 +210,14 @@ fn the_proxy_applies_request_faults_like_the_layer() {
         let client = proxy.client().unwrap();
         for (count, (fault, want, made)) in faults().into_iter().enumerate() {
             let name = format!("p{count}");
-            let rule = cluster.inject_fault(FaultRule::on(writes().named(&name).by_user("part"), fault.clone()));
-            let before = pods_made(cluster);
+            let rule = cluster.inject_fault(FaultRule::on(writes().named(&name).by_user("component"), fault.clone()));
+            let before = created_pods(cluster);
             assert_eq!(
                 response_text(create(&client, &name).await),
-                want.replace("made p", &format!("made {name}")),
+                want.replace("created p", &format!("created {name}")),
                 "{fault:?}"
             );
-            assert_eq!(pods_made(cluster) - before, made, "{fault:?}");
+            assert_eq!(created_pods(cluster) - before, made, "{fault:?}");
             assert_eq!(cluster.faults().counts(rule).applied, 1, "{fault:?}");
         }
     });
@@ -222,12 +228,12 @@ fn a_black_holed_connection_is_not_reused() {
     for (fault, made) in [(Fault::BlackHole, 0), (Fault::BlackHoleResponse, 1)] {
         over_http(async |cluster, proxy| {
             let client = proxy.client().unwrap();
-            assert_eq!(response_text(create(&client, "before").await), "made before", "the connection is open by now");
-            let rule = cluster.inject_fault(FaultRule::on(writes().by_user("part"), fault.clone()).nth(1));
-            let answer = tokio::time::timeout(Duration::from_millis(300), create(&client, "lost"));
-            assert!(answer.await.is_err(), "{fault:?}: no answer comes");
-            assert_eq!(pods_made(cluster), 1 + made, "{fault:?}");
-            assert_eq!(response_text(create(&client, "after").await), "made after", "{fault:?}");
+            assert_eq!(response_text(create(&client, "before").await), "created before", "the connection is open");
+            let rule = cluster.inject_fault(FaultRule::on(writes().by_user("component"), fault.clone()).nth(1));
+            let result = tokio::time::timeout(Duration::from_millis(300), create(&client, "lost"));
+            assert!(result.await.is_err(), "{fault:?}: there is no response");
+            assert_eq!(created_pods(cluster), 1 + made, "{fault:?}");
+            assert_eq!(response_text(create(&client, "after").await), "created after", "{fault:?}");
             assert_eq!(cluster.faults().counts(rule).applied, 1, "{fault:?}");
         });
     }
@@ -247,16 +253,16 @@ fn the_proxy_applies_event_faults_like_the_layer() {
 #[test]
 fn the_kubeconfig_of_a_proxy_routes_through_it() {
     over_http(async |cluster, proxy| {
-        let seen = cluster.inject_fault(FaultRule::on(verb(Verb::List).on_resource("nodes"), Fault::Count));
+        let lists = cluster.inject_fault(FaultRule::on(verb(Verb::List).on_resource("nodes"), Fault::Count));
         let file = Kubeconfig::from_yaml(&proxy.kubeconfig()).unwrap();
         let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
         let client = Client::try_from(config).unwrap();
         let request = http::Request::get("/api/v1/nodes").body(Vec::new()).unwrap();
         let list: Value = client.request(request).await.unwrap();
         assert_eq!(list["kind"], "NodeList");
-        assert_eq!(cluster.faults().counts(seen).matched, 1);
+        assert_eq!(cluster.faults().counts(lists).matched, 1);
         let version = client.apiserver_version().await.unwrap();
-        assert_eq!(version.major, "1", "what is about no object passes");
+        assert_eq!(version.major, "1", "requests without a resource pass");
     });
 }
 
@@ -273,12 +279,12 @@ fn dropping_a_proxy_closes_its_watches() {
     });
 }
 
-/// Runs `scenario` with a proxy for the user `part`, on the real clock and a real socket, for a minute at most.
+/// Runs `scenario` with a proxy for the user `component`, on the wall clock and a real socket, for at most a minute.
 fn over_http(scenario: impl AsyncFnOnce(&TestCluster, &Proxy)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let cluster = server().await;
-        let proxy = Proxy::start(cluster.faults(), "part", cluster.client()).await.unwrap();
+        let proxy = Proxy::start(cluster.faults(), "component", cluster.client()).await.unwrap();
         tokio::time::timeout(Duration::from_secs(60), scenario(&cluster, &proxy)).await.expect("a minute is enough");
     });
 }

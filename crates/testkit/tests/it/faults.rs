@@ -1,4 +1,4 @@
-//! Jobs and gangs while things go wrong between the parts and the server, and what holds all the same (promise 9).
+//! Jobs and gangs with faults between the components and the server (promise 9).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use testkit::fault::{
 };
 use testkit::{RecordedWrite, TestCluster, job, on_paused_clock};
 
-/// Within this everything has ended, however often it was tried again.
+/// The time limit of every run, including retries.
 const BUDGET: Duration = Duration::from_secs(600);
 const BUSY: InjectedStatus = InjectedStatus::TooManyRequests { retry_after_seconds: 1 };
 
-/// Every kind that a cache is kept of, namespaces aside.
+/// The kinds in the caches of the components.
 const KINDS: [&str; 5] = ["pods", "batch/jobs", "nodes", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"];
 
-/// What may happen to one write of a part: never or at last, and the part is told so or not.
+/// Faults of one write: applied or not, with an error or without a response.
 const FAULTS: [Fault; 4] = [
     Fault::Cut,
     Fault::CutResponse,
@@ -31,10 +31,10 @@ const FAULTS: [Fault; 4] = [
     Fault::RespondAfter(InjectedStatus::Timeout),
 ];
 
-/// One of each sort, where more would only cost time.
+/// One fault of an applied write and one of a refused write, where more would only take time.
 const REPRESENTATIVE_FAULTS: [Fault; 2] = [Fault::CutResponse, Fault::Respond(InjectedStatus::Conflict)];
 
-/// A Job, and what is to become of it whatever goes wrong. It has more work than places.
+/// A Job with more completions than parallelism, and its expected end state.
 #[derive(Clone, Copy, Debug)]
 struct TestJob {
     name: &'static str,
@@ -44,7 +44,7 @@ struct TestJob {
     indexed: bool,
     /// Whether its pods succeed.
     succeeds: bool,
-    /// How many pods it takes.
+    /// How many pods it needs.
     pods: usize,
 }
 
@@ -54,25 +54,25 @@ const PLAIN: TestJob = TestJob { name: "plain", indexed: false, ..INDEXED };
 const FAILING: TestJob = TestJob { name: "failing", parallelism: 1, succeeds: false, pods: 3, ..PLAIN };
 
 impl TestJob {
-    /// A gang Job of pods that take two seconds and two GPUs each.
+    /// A gang Job whose pods run for two seconds with two GPUs each.
     fn manifest(&self) -> Value {
         let job =
             job(self.name).spec("parallelism", self.parallelism).spec("completions", self.completions).gang().gpus(2);
         let job = if self.indexed { job.indexed() } else { job };
-        // As many failures as are forgiven, and one more.
+        // A failing Job fails with its last pod.
         let job = job.spec("backoffLimit", self.pods - 1).annotate("phalanx.dev/run-seconds", "2");
         job.annotate("phalanx.dev/exit-code", if self.succeeds { "0" } else { "1" }).build()
     }
 }
 
-/// A Job under way.
+/// A running Job.
 struct JobRun {
     work: TestJob,
     cluster: TestCluster,
     rules: Vec<RuleId>,
 }
 
-/// The same after its end.
+/// A finished Job.
 struct FinishedRun {
     work: TestJob,
     cluster: TestCluster,
@@ -81,7 +81,7 @@ struct FinishedRun {
 }
 
 impl JobRun {
-    /// Posts the Job, under `rules`.
+    /// Creates the Job under `rules`.
     async fn begin(work: TestJob, rules: impl IntoIterator<Item = FaultRule>) -> JobRun {
         let cluster = TestCluster::embedded(7, Cluster::default_of(1)).await;
         let rules = rules.into_iter().map(|rule| cluster.inject_fault(rule)).collect();
@@ -101,27 +101,27 @@ async fn run(case: &str, rules: impl IntoIterator<Item = FaultRule>) -> Finished
     JobRun::begin(INDEXED, rules).await.wait_until_ended(case).await
 }
 
-/// The Job, once it has ended and let go of its pods.
+/// The Job, once it has finished and the finalizers of its pods are removed.
 fn finished_job(cluster: &TestCluster) -> Option<Arc<JobView>> {
     let job = cluster.caches().jobs.all().pop()?;
-    let ended = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
-    let held = cluster.caches().pods.all().iter().any(|pod| !pod.metadata.finalizers.is_empty());
-    (ended && !held).then_some(job)
+    let is_finished = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
+    let has_finalizers = cluster.caches().pods.all().iter().any(|pod| !pod.metadata.finalizers.is_empty());
+    (is_finished && !has_finalizers).then_some(job)
 }
 
-/// How many writes of a run in which nothing goes wrong are `of` these.
+/// The number of writes that match `of` in a run without faults.
 fn count_writes(work: TestJob, of: &RequestMatcher) -> u64 {
     let writes = on_paused_clock(async {
-        let case = format!("nothing goes wrong for the {} Job", work.name);
+        let case = format!("the {} Job without faults", work.name);
         let ran = JobRun::begin(work, [FaultRule::on(of.clone(), Fault::Count)]).await.wait_until_ended(&case).await;
         ran.assert_exact_at_every_write(&case);
         ran.times_applied(0)
     });
-    assert!(writes > 0, "a test of nothing");
+    assert!(writes > 0, "no request matches");
     writes
 }
 
-/// Runs the Job once for each of `faults` and each of its writes that are `of` these, and lets just that one go wrong.
+/// Runs the Job once for each of `faults` and each of its writes that match `of`, with the fault at just that write.
 fn at_every_write(work: TestJob, of: RequestMatcher, faults: &[Fault], check: impl Fn(&FinishedRun, &str)) {
     let writes = count_writes(work, &of);
     for fault in faults {
@@ -140,16 +140,16 @@ fn at_every_write(work: TestJob, of: RequestMatcher, faults: &[Fault], check: im
 }
 
 impl FinishedRun {
-    /// How often the rule at `position` was done.
+    /// How often the rule at `position` was applied.
     fn times_applied(&self, position: usize) -> u64 {
         self.cluster.faults().counts(self.rules[position]).applied
     }
 
-    /// What holds in the end, whatever went wrong before.
+    /// Asserts the expected end state.
     fn assert_end_state(&self, case: &str) {
         let (TestJob { completions, indexed, succeeds, pods, .. }, status) = (self.work, &self.job.status);
-        let verdict = if succeeds { "Complete" } else { "Failed" };
-        assert!(Condition::is_true(&status.conditions, verdict), "{case}: {status:?}");
+        let condition = if succeeds { "Complete" } else { "Failed" };
+        assert!(Condition::is_true(&status.conditions, condition), "{case}: {status:?}");
         let counts = (status.succeeded as usize, status.failed as usize, status.active);
         assert_eq!(counts, if succeeds { (completions, 0, 0) } else { (0, pods, 0) }, "{case}");
         let indexes = if indexed { format!("0-{}", completions - 1) } else { String::new() };
@@ -157,19 +157,19 @@ impl FinishedRun {
         let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
         assert!(uncounted.succeeded.is_empty() && uncounted.failed.is_empty(), "{case}: {uncounted:?}");
         let caches = self.cluster.caches();
-        assert_eq!((caches.workloads.all().len(), caches.pod_groups.all().len()), (1, 1), "{case}: made once");
+        assert_eq!((caches.workloads.all().len(), caches.pod_groups.all().len()), (1, 1), "{case}: created once");
         assert!(caches.pods.all().iter().all(|pod| pod.group_name().is_some()), "{case}: no pod outside the group");
-        assert_eq!(caches.pods.all().len(), pods, "{case}: nothing is left over");
+        assert_eq!(caches.pods.all().len(), pods, "{case}: there are no extra pods");
     }
 
-    /// What holds at every moment as well.
+    /// Asserts the end state and the invariants at every write.
     fn assert_exact_at_every_write(&self, case: &str) {
         self.assert_end_state(case);
         let history = self.cluster.history();
         let peak = pods_over_time(&history, is_active).into_iter().map(|pods| pods.len()).max();
-        assert_eq!(peak, Some(self.work.parallelism), "{case}: as many pods as asked for, and never more");
-        let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
-        assert_eq!(made, self.work.pods, "{case}: no pod in vain");
+        assert_eq!(peak, Some(self.work.parallelism), "{case}: the maximum number of active pods");
+        let created = history.iter().filter(|change| change.resource == "pods" && change.created).count();
+        assert_eq!(created, self.work.pods, "{case}: no extra pod was created");
     }
 }
 
@@ -178,24 +178,24 @@ fn is_active(pod: &Value) -> bool {
         && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// After every write of a pod, the pods that `count`, as they are then.
+/// The pods for which `count` holds, after every write of a pod.
 fn pods_over_time(history: &[RecordedWrite], count: fn(&Value) -> bool) -> Vec<Vec<&Value>> {
     let mut pods: BTreeMap<&str, &Value> = BTreeMap::new();
-    let mut moments = Vec::new();
+    let mut states = Vec::new();
     for change in history.iter().filter(|change| change.resource == "pods") {
         if change.deleted {
             pods.remove(change.name());
         } else {
             pods.insert(change.name(), &change.object);
         }
-        moments.push(pods.values().copied().filter(|pod| count(pod)).collect());
+        states.push(pods.values().copied().filter(|pod| count(pod)).collect());
     }
-    moments
+    states
 }
 
-/// Writes of one part, its Events aside: those are told or lost, and nobody waits for them.
-fn writes_of(part: &str) -> RequestMatcher {
-    writes().by_user(part).not_on_resource("events")
+/// Writes of one component, without Events, which may be lost.
+fn writes_of(component: &str) -> RequestMatcher {
+    writes().by_user(component).not_on_resource("events")
 }
 
 #[test]
@@ -229,23 +229,23 @@ fn a_job_is_counted_exactly_whichever_node_write_fails() {
 // Shows: S000-35
 #[test]
 fn a_component_that_crashes_at_any_write_resumes() {
-    for (part, user) in [
+    for (component, user) in [
         (Component::Controllers, "job-controller"),
         (Component::Scheduler, "kube-scheduler"),
         (Component::Nodes, "nodes"),
     ] {
         let of = writes_of(user);
         let writes = count_writes(INDEXED, &of);
-        // The write is under way for ever; then its part ends.
+        // The write, or its response, never arrives; then the component crashes.
         for fault in [Fault::Delay(BUDGET), Fault::DelayResponse(BUDGET)] {
             for n in 1..=writes {
                 on_paused_clock(async {
-                    let case = format!("{part:?} ends with {fault:?} at write {n} of {writes}");
+                    let case = format!("{component:?} crashes with {fault:?} at write {n} of {writes}");
                     let mut run = JobRun::begin(INDEXED, [FaultRule::on(of.clone(), fault.clone()).nth(n)]).await;
                     let rule = run.rules[0];
                     let reached = |cluster: &TestCluster| (cluster.faults().counts(rule).applied == 1).then_some(());
                     run.cluster.eventually(&case, BUDGET, reached).await;
-                    run.cluster.restart_component(part);
+                    run.cluster.restart_component(component);
                     run.wait_until_ended(&case).await.assert_exact_at_every_write(&case);
                 });
             }
@@ -253,11 +253,11 @@ fn a_component_that_crashes_at_any_write_resumes() {
     }
 }
 
-// A create that comes twice makes two pods when the server draws their names; one of them has to go again.
+// A duplicated create makes two pods if the server generates their names; one of them has to be deleted.
 #[test]
 fn a_duplicated_write_does_not_change_the_end_state() {
-    for part in ["job-controller", "kube-scheduler", "nodes"] {
-        at_every_write(INDEXED, writes_of(part), &[Fault::Repeat], FinishedRun::assert_end_state);
+    for component in ["job-controller", "kube-scheduler", "nodes"] {
+        at_every_write(INDEXED, writes_of(component), &[Fault::Repeat], FinishedRun::assert_end_state);
     }
 }
 
@@ -277,7 +277,7 @@ fn a_job_is_counted_exactly_while_one_write_in_five_fails() {
             });
             let ran = run(&case, rules).await;
             let hit: u64 = (0..ran.rules.len()).map(|position| ran.times_applied(position)).sum();
-            assert!(hit > 0, "{case}: a test of nothing");
+            assert!(hit > 0, "{case}: no fault was applied");
             ran.assert_exact_at_every_write(&case);
         });
     }
@@ -302,9 +302,9 @@ fn a_stalled_watch_never_causes_extra_pods() {
         for nth in [1, 2, 4, 7, 12] {
             for seconds in [5, 30] {
                 on_paused_clock(async {
-                    let case = format!("{kind} frozen for {seconds} s at event {nth}");
-                    let freeze = EventFault::Delay(Duration::from_secs(seconds));
-                    let ran = run(&case, [FaultRule::on_events(events_of(kind), freeze).nth(nth)]).await;
+                    let case = format!("{kind} stalled for {seconds} s at event {nth}");
+                    let stall = EventFault::Delay(Duration::from_secs(seconds));
+                    let ran = run(&case, [FaultRule::on_events(events_of(kind), stall).nth(nth)]).await;
                     ran.assert_exact_at_every_write(&case);
                 });
             }
@@ -347,13 +347,13 @@ fn a_job_is_counted_exactly_while_events_are_reordered() {
             let run = JobRun::begin(INDEXED, rules).await;
             clear_faults_after(&run.cluster, Duration::from_secs(60)).await;
             let ran = run.wait_until_ended(&case).await;
-            assert!(ran.times_applied(0) > 0, "{case}: a test of nothing");
+            assert!(ran.times_applied(0) > 0, "{case}: no fault was applied");
             ran.assert_exact_at_every_write(&case);
         });
     }
 }
 
-// No server does this. A pod that is missing from the watch for good is not made again in its place.
+// A correct server does not lose events. A pod that is missing from the watch is not created again.
 #[test]
 fn a_job_is_counted_exactly_when_events_are_lost() {
     for seed in 0..10 {
@@ -364,13 +364,13 @@ fn a_job_is_counted_exactly_when_events_are_lost() {
             let run = JobRun::begin(INDEXED, rules).await;
             clear_faults_after(&run.cluster, Duration::from_secs(20)).await;
             let ran = run.wait_until_ended(&case).await;
-            assert!((0..KINDS.len()).any(|kind| ran.times_applied(kind) > 0), "{case}: a test of nothing");
+            assert!((0..KINDS.len()).any(|kind| ran.times_applied(kind) > 0), "{case}: no fault was applied");
             ran.assert_exact_at_every_write(&case);
         });
     }
 }
 
-/// Ends all faults after so long; what a watch has lost for good by then comes back with the next list.
+/// Ends all faults after this time. Watches then expire, so that the next list has the lost events.
 async fn clear_faults_after(cluster: &TestCluster, after: Duration) {
     tokio::time::sleep(after).await;
     cluster.faults().clear();
@@ -381,19 +381,19 @@ async fn clear_faults_after(cluster: &TestCluster, after: Duration) {
     }
 }
 
-fn holds_a_node(pod: &Value) -> bool {
+fn is_on_node(pod: &Value) -> bool {
     pod["spec"]["nodeName"].is_string() && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// The group of each pod, in the order in which they got their nodes.
+/// The group of each pod, in the order of their binds.
 fn bound_in_order(history: &[RecordedWrite]) -> Vec<&str> {
     let mut bound = BTreeSet::new();
-    let pods = history.iter().filter(|change| change.resource == "pods" && holds_a_node(&change.object));
+    let pods = history.iter().filter(|change| change.resource == "pods" && is_on_node(&change.object));
     let first = pods.filter(|change| bound.insert(change.name().to_owned()));
     first.map(|change| change.object["spec"]["schedulingGroup"]["podGroupName"].as_str().unwrap()).collect()
 }
 
-// Two gangs, each with six of the node's eight GPUs: there is only ever room for one.
+// Two gangs, each with six of the node's eight GPUs: only one fits at a time.
 #[test]
 fn gangs_stay_whole_and_nodes_within_capacity_whichever_bind_fails() {
     for fault in [
@@ -420,11 +420,11 @@ fn gangs_stay_whole_and_nodes_within_capacity_whichever_bind_fails() {
                     .await;
                 assert_eq!(cluster.faults().counts(rule).applied, 1, "{case}");
                 let history = cluster.history();
-                let most = pods_over_time(&history, holds_a_node).into_iter().map(|pods| pods.len()).max();
-                assert!(most <= Some(4), "{case}: more than eight GPUs in use");
+                let max_pods = pods_over_time(&history, is_on_node).into_iter().map(|pods| pods.len()).max();
+                assert!(max_pods <= Some(4), "{case}: more than eight GPUs in use");
                 let mut gangs = bound_in_order(&history);
                 gangs.dedup();
-                assert_eq!(gangs.len(), 2, "{case}: one gang begins before the other is whole: {gangs:?}");
+                assert_eq!(gangs.len(), 2, "{case}: one gang starts before the other is whole: {gangs:?}");
             });
         }
     }
@@ -453,39 +453,39 @@ fn deleting_a_job_deletes_everything_whichever_garbage_collector_request_fails()
             .await;
         cluster.faults().counts(rule).applied
     };
-    let asked = on_paused_clock(delete("nothing goes wrong", FaultRule::on(of(), Fault::Count)));
-    assert!(asked > 0, "a test of nothing");
+    let requests = on_paused_clock(delete("without faults", FaultRule::on(of(), Fault::Count)));
+    assert!(requests > 0, "no request matches");
     for fault in FAULTS {
-        for n in 1..=asked {
-            let case = format!("{fault:?} at request {n} of {asked}");
+        for n in 1..=requests {
+            let case = format!("{fault:?} at request {n} of {requests}");
             on_paused_clock(delete(&case, FaultRule::on(of(), fault.clone()).nth(n)));
         }
     }
 }
 
-/// On the wall clock and over real sockets: parts as they run beside a server elsewhere.
+/// On the wall clock and over real sockets: components of a remote server.
 #[test]
 fn a_job_is_counted_exactly_by_components_behind_a_faulty_network() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let nobody = Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default_of(1)) };
-        let cluster = TestCluster::with_config(7, nobody).await;
-        let proxy = Proxy::start(cluster.faults(), "parts", cluster.client()).await.unwrap();
+        let no_components = Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default_of(1)) };
+        let cluster = TestCluster::with_config(7, no_components).await;
+        let proxy = Proxy::start(cluster.faults(), "components", cluster.client()).await.unwrap();
         let lost = cluster.inject_fault(
-            FaultRule::on(writes().by_user("parts").not_on_resource("events"), Fault::CutResponse).every_nth(5),
+            FaultRule::on(writes().by_user("components").not_on_resource("events"), Fault::CutResponse).every_nth(5),
         );
         let broken = cluster
-            .inject_fault(FaultRule::on_events(events_of("pods").by_user("parts"), EventFault::Cut).every_nth(9));
+            .inject_fault(FaultRule::on_events(events_of("pods").by_user("components"), EventFault::Cut).every_nth(9));
         let mut config = Config::for_cluster(Cluster::default_of(1));
         config.job.retry = Backoff { initial: Duration::from_millis(50), max: Duration::from_secs(1) };
         let clock = Arc::new(TokioClock::starting_at(cluster.now()));
         let client = proxy.client().unwrap();
-        let parts = RemoteComponents::start(clock, Random::seeded(7), client, Health::default(), config).await;
+        let components = RemoteComponents::start(clock, Random::seeded(7), client, Health::default(), config).await;
         cluster.create(&INDEXED.manifest()).await;
-        let job = cluster.eventually("the Job ends", Duration::from_secs(60), finished_job).await;
-        parts.stop().await;
-        let done = [lost, broken].map(|rule| cluster.faults().counts(rule).applied);
-        assert!(done.iter().all(|done| *done > 0), "{done:?}");
+        let job = cluster.eventually("the Job finishes", Duration::from_secs(60), finished_job).await;
+        components.stop().await;
+        let applied = [lost, broken].map(|rule| cluster.faults().counts(rule).applied);
+        assert!(applied.iter().all(|count| *count > 0), "{applied:?}");
         FinishedRun { work: INDEXED, cluster, job, rules: Vec::new() }.assert_exact_at_every_write("over HTTP");
     });
 }

@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets, each checked the way the fuzzer would: every crash that was ever found is among them.
+//! The seeds of the fuzz targets, checked as the fuzzer does. Every crash that was ever found is among them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::fuzz::{FuzzOutcome, FuzzTarget, TARGETS};
 
-/// The seeds are read by every checkout; larger finds can be made smaller (`cargo fuzz tmin`).
+/// The seeds are part of every checkout; larger inputs can be minimized (`cargo fuzz tmin`).
 const MAX_SEED_BYTES: u64 = 300 << 10;
 
 fn seeds(target: &str) -> Vec<PathBuf> {
@@ -18,8 +18,8 @@ fn seeds(target: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Replays the seeds of a target. A name says what must become of a seed: `accepted-…` or `refused-…`; of others only
-/// that no check complains.
+/// Replays the seeds of a target. A name states the expected outcome: `accepted-…` or `refused-…`. Other seeds only
+/// have to pass all checks.
 fn replay(name: &str) {
     let (_, check): &(&str, FuzzTarget) = TARGETS.iter().find(|(target, _)| *target == name).unwrap();
     for file in seeds(name) {

@@ -129,8 +129,8 @@ fn released_pods(history: &[RecordedWrite]) -> BTreeSet<&str> {
     history.iter().filter(is_released).map(RecordedWrite::name).collect()
 }
 
-/// Sizes of gangs, and the number of binds before the scheduler crashes: a random number and, for small gangs, the first
-/// and the last bind. On the wall clock one for each size.
+/// Sizes of gangs, and the number of binds before the scheduler crashes: a random number and, for small gangs, the
+/// first and the last bind. On the wall clock one for each size.
 fn crash_points(largest: u32) -> Vec<(u64, u32, usize)> {
     let mut crashes = Vec::new();
     for (seed, size) in [(1, 8), (2, 64), (3, largest)] {

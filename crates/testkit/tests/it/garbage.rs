@@ -1,5 +1,5 @@
-//! What has lost its owners, on virtual time: on the real home the garbage collector is that of kube-controller-manager,
-//! and nothing would be shown about ours.
+//! The garbage collector, on virtual time only: on the real control plane the one of kube-controller-manager runs
+//! instead of ours.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ async fn test_cluster() -> TestCluster {
     TestCluster::embedded(5, Cluster::default_of(1)).await
 }
 
-/// Makes a Workload that belongs to these, and returns a reference to it.
+/// Creates a Workload with these owners, and returns a reference to it.
 async fn create_workload(cluster: &TestCluster, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
     let templates = json!([{"name": "t", "schedulingPolicy": {"basic": {}}}]);
     let metadata = json!({"name": name, "ownerReferences": owners, "finalizers": finalizers});
@@ -39,9 +39,9 @@ fn names(cluster: &TestCluster) -> BTreeSet<String> {
 
 async fn wait_until_remaining(cluster: &TestCluster, want: &[&str]) {
     let want: BTreeSet<String> = want.iter().map(|name| (*name).to_owned()).collect();
-    cluster.eventually(&format!("{want:?} are left"), MINUTE, |cluster| (names(cluster) == want).then_some(())).await;
+    cluster.eventually(&format!("{want:?} remain"), MINUTE, |cluster| (names(cluster) == want).then_some(())).await;
     cluster.advance(MINUTE).await;
-    assert_eq!(names(cluster), want, "and stay");
+    assert_eq!(names(cluster), want, "they are kept");
 }
 
 async fn owners(cluster: &TestCluster, name: &str) -> Vec<String> {
@@ -62,7 +62,7 @@ fn an_object_is_deleted_with_its_last_owner_and_kept_with_another() {
         create_workload(&cluster, "free", &[], &[]).await;
         cluster.delete("workloads/gone").await;
         wait_until_remaining(&cluster, &["stays", "both", "free"]).await;
-        assert_eq!(owners(&cluster, "both").await, ["stays"], "the lost one is struck off");
+        assert_eq!(owners(&cluster, "both").await, ["stays"], "the reference to the deleted owner is removed");
     });
 }
 
@@ -71,9 +71,9 @@ fn an_object_is_deleted_with_its_last_owner_and_kept_with_another() {
 fn an_object_whose_owner_does_not_exist_is_deleted() {
     on_paused_clock(async {
         let cluster = test_cluster().await;
-        let nobody = reference("nobody", &json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f10"));
+        let missing = reference("missing", &json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f10"));
         let other = create_workload(&cluster, "other", &[], &[]).await;
-        // Of the right name, but another object.
+        // The name of an existing object with another uid.
         create_workload(
             &cluster,
             "namesake",
@@ -81,8 +81,8 @@ fn an_object_whose_owner_does_not_exist_is_deleted() {
             &[],
         )
         .await;
-        create_workload(&cluster, "lost", &[nobody], &[]).await;
-        // Of a name that nothing can have, and that would lead to another object if it were asked for as it stands.
+        create_workload(&cluster, "lost", &[missing], &[]).await;
+        // An invalid name that would read another object if it were used in a path without encoding.
         let namespace = cluster.request("GET", "/api/v1/namespaces/default", &json!({})).await.unwrap();
         let uid = &namespace["metadata"]["uid"];
         let elsewhere = json!({"apiVersion": "v1", "kind": "Namespace", "name": "default?pretty=true", "uid": uid});
@@ -99,8 +99,8 @@ fn deleting_many_owners_leaves_exactly_the_orphaned_dependents() {
         let cluster = test_cluster().await;
         for index in 0..30 {
             let owner = create_workload(&cluster, &format!("owner-{index}"), &[], &[]).await;
-            for part in 0..3 {
-                create_workload(&cluster, &format!("part-{index}-{part}"), &[blocking(&owner)], &[]).await;
+            for dependent in 0..3 {
+                create_workload(&cluster, &format!("dependent-{index}-{dependent}"), &[blocking(&owner)], &[]).await;
             }
         }
         for index in 0..30 {
@@ -109,7 +109,7 @@ fn deleting_many_owners_leaves_exactly_the_orphaned_dependents() {
         }
         let orphaned: Vec<String> = (0..30)
             .filter(|index| index % 3 == 2)
-            .flat_map(|index| (0..3).map(move |part| format!("part-{index}-{part}")))
+            .flat_map(|index| (0..3).map(move |dependent| format!("dependent-{index}-{dependent}")))
             .collect();
         wait_until_remaining(&cluster, &orphaned.iter().map(String::as_str).collect::<Vec<_>>()).await;
         for name in &orphaned {
@@ -191,7 +191,7 @@ fn an_owner_reference_into_another_namespace_does_not_count() {
         cluster.request("POST", path, &child).await.unwrap();
         cluster.advance(MINUTE).await;
         let found = cluster.request("GET", &format!("{path}/child"), &Value::Null).await;
-        assert!(found.is_err(), "it belongs to nobody who is there");
+        assert!(found.is_err(), "its owner does not exist in its namespace");
         assert_eq!(names(&cluster), ["owner".to_owned()].into());
     });
 }

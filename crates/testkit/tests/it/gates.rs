@@ -1,4 +1,4 @@
-//! Features and settings through the whole control plane, switched while objects live.
+//! Gates and settings through the whole control plane, changed while objects exist.
 
 use std::time::Duration;
 
@@ -49,11 +49,11 @@ fn resizing_is_refused_for_auto_gangs_and_allowed_by_default() {
             cluster.create(&manifest).await;
             let path = "/apis/batch/v1/namespaces/default/jobs/whole";
             let larger = json!({"spec": {"parallelism": 6, "completions": 6}});
-            let answer = cluster.request("PATCH", path, &larger).await;
+            let result = cluster.request("PATCH", path, &larger).await;
             cluster.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
             let more = json!({"spec": {"parallelism": 3}});
             cluster.request("PATCH", "/apis/batch/v1/namespaces/default/jobs/waves", &more).await.unwrap();
-            match answer {
+            match result {
                 Err(kube::Error::Api(status)) if refused => {
                     assert!(status.code == 422 && status.message.contains("spec.parallelism"), "{}", status.message);
                 }
@@ -63,7 +63,7 @@ fn resizing_is_refused_for_auto_gangs_and_allowed_by_default() {
     }
 }
 
-// They were frozen too, though none of them is a gang.
+// Observed: these Jobs could not be resized either, although none of them is a gang.
 // Shows: S000-25
 // Shows: S000-56
 #[test]
@@ -75,9 +75,9 @@ fn jobs_that_auto_gang_skips_can_be_resized() {
         let namespace = json!({"metadata": {"name": "without", "labels": labels}});
         cluster.request("POST", "/api/v1/namespaces", &namespace).await.unwrap();
         for (job, policy) in [("basic", json!({"basic": {}})), ("shared", json!({"basic": {}}))] {
-            let stands_for = json!({"apiGroup": "batch", "kind": "Job", "name": job});
+            let controller_ref = json!({"apiGroup": "batch", "kind": "Job", "name": job});
             let templates = json!([{"name": "t", "schedulingPolicy": policy}]);
-            let spec = json!({"controllerRef": stands_for, "podGroupTemplates": templates});
+            let spec = json!({"controllerRef": controller_ref, "podGroupTemplates": templates});
             cluster.create(&json!({"kind": "Workload", "metadata": {"name": job}, "spec": spec})).await;
         }
         let owner = cluster.create(&testkit::pod("parent").annotate("phalanx.dev/run-seconds", "100000").build()).await;
@@ -100,8 +100,8 @@ fn jobs_that_auto_gang_skips_can_be_resized() {
             cluster.request("POST", &path, &manifest).await.unwrap();
             let name = manifest["metadata"]["name"].as_str().unwrap();
             let larger = json!({"spec": {"parallelism": 6, "completions": 6}});
-            let answer = cluster.request("PATCH", &format!("{path}/{name}"), &larger).await;
-            match answer {
+            let result = cluster.request("PATCH", &format!("{path}/{name}"), &larger).await;
+            match result {
                 Err(kube::Error::Api(status)) if refused => assert!(
                     status.code == 422
                         && status.message.contains("spec.parallelism: Invalid value: 6: cannot be changed"),
@@ -123,7 +123,7 @@ fn jobs_that_auto_gang_skips_can_be_resized() {
     });
 }
 
-/// A control plane on a environment that may have been lived in before.
+/// A control plane on an environment that may have the store of an earlier one.
 async fn start(environment: &ControlPlaneEnvironment, gates: Gates) -> ControlPlane {
     ControlPlane::start(environment.clone(), config(gates)).await.unwrap()
 }
@@ -135,7 +135,7 @@ async fn wait_until(plane: &ControlPlane, what: &str, holds: impl Fn(&ControlPla
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("never happened: {what}");
+    panic!("timed out: {what}");
 }
 
 async fn post_job(plane: &ControlPlane, manifest: &Value) {
@@ -194,7 +194,7 @@ fn objects_are_created_only_while_the_gate_is_on_and_never_for_jobs_with_pods() 
         wait_until(&plane, "the new gang runs", |plane| running(plane, "fresh")).await;
         wait_until(&plane, "the suspended Job has its group", |plane| groups_of(plane, "held") == 1).await;
         wait_until(&plane, "so has the other one", |plane| groups_of(plane, "stored") == 1).await;
-        assert_eq!(groups_of(&plane, "early"), 0, "its pods are there already");
+        assert_eq!(groups_of(&plane, "early"), 0, "its pods exist already");
         plane.stop().await;
 
         let plane = start(&environment, off).await;
@@ -204,11 +204,11 @@ fn objects_are_created_only_while_the_gate_is_on_and_never_for_jobs_with_pods() 
         let pods = plane.caches().pods.all();
         let grouped = pods.iter().filter(|pod| pod.group_name().is_some());
         assert!(grouped.map(|pod| pod.metadata.name.as_str()).all(|name| name.starts_with("fresh")));
-        assert_eq!((groups_of(&plane, "late"), groups_of(&plane, "fresh")), (0, 1), "what is there stays");
-        assert!(running(&plane, "fresh"), "members of a gang go on");
+        assert_eq!((groups_of(&plane, "late"), groups_of(&plane, "fresh")), (0, 1), "existing groups stay");
+        assert!(running(&plane, "fresh"), "members of a gang keep running");
         let member = pods.iter().find(|pod| pod.group_name().is_some()).unwrap().metadata.name.clone();
         delete_pod(&plane, &member).await;
-        wait_until(&plane, "a pod without a group takes its place", |plane| {
+        wait_until(&plane, "a pod without a group replaces it", |plane| {
             let pods = plane.caches().pods.all();
             let fresh = pods.iter().filter(|pod| pod.metadata.name.starts_with("fresh") && pod.node_name().is_some());
             fresh.filter(|pod| pod.group_name().is_none()).count() == 1 && running(plane, "fresh")

@@ -1,4 +1,4 @@
-//! Groups as objects of their own: their life, their state, and what the scheduler reads of them.
+//! Groups as independent objects: their lifetime, their state, and what the scheduler reads of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,14 +29,14 @@ fn a_group_survives_the_deletion_of_its_workload() {
         let path = format!("{SCHEDULING}/workloads/{}", workload.metadata.name);
         cluster.request("DELETE", &path, &json!({})).await.unwrap();
         cluster
-            .eventually("the workload is gone", MINUTE, |cluster| {
+            .eventually("the Workload is deleted", MINUTE, |cluster| {
                 cluster.caches().workloads.all().is_empty().then_some(())
             })
             .await;
         tokio::time::sleep(Duration::from_secs(30)).await;
         let left = cluster.caches().pod_groups.all();
         assert_eq!(left.iter().map(|left| &left.metadata.uid).collect::<Vec<_>>(), [&group.metadata.uid]);
-        assert!(!left[0].metadata.is_deleting(), "it is no part of its Workload");
+        assert!(!left[0].metadata.is_deleting(), "it does not belong to its Workload");
         let done = |cluster: &TestCluster| cluster.caches().jobs.all().pop().filter(|job| job.status.succeeded == 4);
         cluster.eventually("the Job completes", 3 * MINUTE, done).await;
     });
@@ -48,11 +48,11 @@ fn the_scheduler_ignores_the_controller_ref_of_a_workload() {
     on_paused_clock(async {
         let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}});
-        let stands_for = json!({"apiGroup": "training.example.com", "kind": "Training", "name": "not-there"});
+        let controller_ref = json!({"apiGroup": "training.example.com", "kind": "Training", "name": "not-there"});
         cluster
             .create(&json!({
                 "kind": "Workload", "metadata": {"name": "w"},
-                "spec": {"podGroupTemplates": [template], "controllerRef": stands_for},
+                "spec": {"podGroupTemplates": [template], "controllerRef": controller_ref},
             }))
             .await;
         cluster
@@ -92,14 +92,14 @@ fn the_state_of_a_group_is_written_only_to_that_group() {
             }
             writes.into_values().collect::<Vec<usize>>()
         };
-        assert_eq!(writes("scheduling.k8s.io/workloads"), [1, 1, 1], "a workload is made and never written again");
+        assert_eq!(writes("scheduling.k8s.io/workloads"), [1, 1, 1], "a Workload is created and never written again");
         let groups = writes("scheduling.k8s.io/podgroups");
         assert!(groups.len() == 3 && groups.iter().all(|count| (2..=3).contains(count)), "{groups:?}");
         for change in history.iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups") {
             let others = cluster.caches().pod_groups.all();
             let others = others.iter().map(|group| group.metadata.name.as_str()).filter(|name| *name != change.name());
             let text = change.object.to_string();
-            others.for_each(|other| assert!(!text.contains(other), "{other} stands in {text}"));
+            others.for_each(|other| assert!(!text.contains(other), "{other} is in {text}"));
         }
     });
 }
@@ -126,7 +126,7 @@ fn the_example_of_the_proposal_is_a_gang_of_eight() {
     });
 }
 
-/// The manifest as the API has it.
+/// The manifest as JSON.
 fn api_form(yaml: &str) -> Value {
     serde_saphyr::from_str(yaml).unwrap()
 }
@@ -151,7 +151,7 @@ fn while_the_gates_are_off_pods_of_groups_are_placed_one_by_one() {
             send(&plane, "/api/v1/namespaces/default/pods", &pod.build()).await;
         }
         wait().await;
-        assert_eq!(bound(&plane), 0, "there is room for eight of twelve");
+        assert_eq!(bound(&plane), 0, "eight of twelve fit");
         plane.stop().await;
 
         let plane = ControlPlane::start(environment.clone(), config(off)).await.unwrap();
@@ -161,8 +161,8 @@ fn while_the_gates_are_off_pods_of_groups_are_placed_one_by_one() {
 
         let plane = ControlPlane::start(environment, config(Gates::default())).await.unwrap();
         wait().await;
-        assert_eq!(plane.caches().pod_groups.all().len(), 1, "the group is there again");
-        assert_eq!(bound(&plane), 8, "what runs goes on");
+        assert_eq!(plane.caches().pod_groups.all().len(), 1, "the group is served again");
+        assert_eq!(bound(&plane), 8, "running pods keep running");
         plane.stop().await;
     });
 }

@@ -225,7 +225,8 @@ fn a_job_past_its_deadline_fails_and_its_pods_end() {
     });
 }
 
-// The API accepts any number of seconds. Observed: the longest one crashed the whole control plane, at each start again.
+// The API accepts any number of seconds. Observed: the longest one crashed the whole control plane, at each start
+// again.
 #[test]
 fn the_longest_deadline_is_accepted_and_never_expires() {
     on_shared_test_cluster(async |cluster| {

@@ -106,7 +106,8 @@ fn backoff_limit_fails_the_job_before_the_limit_per_index() {
         let pods = wait_until_indexes_run(&cluster, "whole", &[0, 1, 2]).await;
         cluster.end_pod(&pods[&1], 1).await;
         let status = wait_until_ended(&cluster, "whole", "Failed", "BackoffLimitExceeded").await;
-        // The second pod of index 0 and the first of index 2 were stopped: they count as failed, but no index has failed.
+        // The second pod of index 0 and the first of index 2 were stopped: they count as failed, but no index has
+        // failed.
         assert_eq!((reported_indexes(&status), &status["failed"]), (("", ""), &json!(4)));
     });
 }

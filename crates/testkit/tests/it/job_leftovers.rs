@@ -68,7 +68,8 @@ async fn wait_until_only_user_objects_remain(cluster: &TestCluster, case: &str, 
         .await;
 }
 
-// Observed: the PodGroup of the user's Workload was a second owner of the pods, so they kept running after the deletion.
+// Observed: the PodGroup of the user's Workload was a second owner of the pods, so they kept running after the
+// deletion.
 // Shows: U-trap-user-objects
 #[test]
 fn deleting_a_job_deletes_its_pods_despite_user_created_objects() {

@@ -1,8 +1,8 @@
-//! The controllers are killed repeatedly while a Job runs: on virtual time, and as processes (SIGKILL) on the real control
-//! plane. These are the three scenarios of `restarts` with the most state to lose:
+//! The controllers are killed repeatedly while a Job runs: on virtual time, and as processes (SIGKILL) on the real
+//! control plane. These are the three scenarios of `restarts` with the most state to lose:
 //!
-//! - pods without indexes, because only the server's list distinguishes a pod whose create got no response from one that
-//!   was never created;
+//! - pods without indexes, because only the server's list distinguishes a pod whose create got no response from one
+//!   that was never created;
 //! - a suspended gang, because its pods must be deleted without being counted, and recreated in the same group;
 //! - a resized gang, because its size is in three objects that must agree in the end.
 

@@ -1,4 +1,4 @@
-//! What is left when nobody looks after it: Jobs after their time, pods without a node, pods that have ended.
+//! TTL of Jobs and pod garbage collection: pods without a node, terminated pods.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,19 +14,19 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 const JOB: &str = "/apis/batch/v1/namespaces/default/jobs/j";
 
-/// What is there of what Jobs come with.
+/// The existing Jobs, pods, Workloads and PodGroups.
 fn existing_objects(cluster: &TestCluster) -> BTreeSet<String> {
     let kinds = ["batch/jobs", "pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"];
-    let mut there = BTreeSet::new();
+    let mut objects = BTreeSet::new();
     for change in cluster.history().iter().filter(|change| kinds.contains(&change.resource.as_str())) {
         let id = format!("{} {}", change.resource, change.name());
         if change.deleted {
-            there.remove(&id)
+            objects.remove(&id)
         } else {
-            there.insert(id)
+            objects.insert(id)
         };
     }
-    there
+    objects
 }
 
 async fn read(cluster: &TestCluster, path: &str) -> Value {
@@ -35,12 +35,12 @@ async fn read(cluster: &TestCluster, path: &str) -> Value {
 
 fn ended_at(job: &Value) -> Option<Timestamp> {
     let conditions = job["status"]["conditions"].as_array()?;
-    conditions.iter().find(|held| held["type"] == "Complete")?["lastTransitionTime"].as_str()?.parse().ok()
+    conditions.iter().find(|one| one["type"] == "Complete")?["lastTransitionTime"].as_str()?.parse().ok()
 }
 
 async fn wait_until_ended(cluster: &TestCluster) -> Timestamp {
     cluster
-        .eventually("the Job ends", MINUTE, |cluster| {
+        .eventually("the Job finishes", MINUTE, |cluster| {
             let history = cluster.history();
             let mut jobs = history.iter().filter(|change| change.resource == "batch/jobs");
             jobs.find_map(|change| ended_at(&change.object))
@@ -56,14 +56,22 @@ fn a_finished_job_is_deleted_with_its_objects_exactly_at_its_ttl() {
         cluster.create(&job("j").pods(2).gang().spec("ttlSecondsAfterFinished", 100).build()).await;
         let at = wait_until_ended(&cluster).await + SECOND * 100;
         cluster.advance(Duration::try_from(at.duration_since(cluster.now())).unwrap() - SECOND / 10).await;
-        assert_eq!(read(&cluster, JOB).await["metadata"]["deletionTimestamp"], Value::Null, "not a moment too early");
+        assert_eq!(
+            read(&cluster, JOB).await["metadata"]["deletionTimestamp"],
+            Value::Null,
+            "it is not deleted before its TTL"
+        );
         cluster.advance(SECOND * 5).await;
         assert_eq!(existing_objects(&cluster), BTreeSet::new());
         let history = cluster.history();
         let is_deleted = |change: &&RecordedWrite| change.object["metadata"]["deletionTimestamp"].is_string();
         let marked = history.iter().filter(|change| change.resource == "batch/jobs").find(is_deleted).unwrap();
         assert_eq!(marked.object["metadata"]["deletionTimestamp"], api::clock::rfc3339(at));
-        assert_eq!(marked.object["metadata"]["finalizers"], json!(["foregroundDeletion"]), "its pods go first");
+        assert_eq!(
+            marked.object["metadata"]["finalizers"],
+            json!(["foregroundDeletion"]),
+            "its pods are deleted first"
+        );
     });
 }
 
@@ -74,7 +82,7 @@ fn a_job_whose_ttl_is_raised_at_the_last_moment_is_kept() {
         cluster.create(&job("j").spec("ttlSecondsAfterFinished", 10).build()).await;
         let at = wait_until_ended(&cluster).await + SECOND * 10;
         cluster.advance(Duration::try_from(at.duration_since(cluster.now())).unwrap() - SECOND / 100).await;
-        // The controller sees the change long after the Job's first time has come.
+        // The controller sees the change long after the first TTL.
         cluster.inject_fault(FaultRule::on_events(events_of("batch/jobs"), EventFault::Delay(MINUTE)).nth(1));
         cluster.request("PATCH", JOB, &json!({"spec": {"ttlSecondsAfterFinished": 600}})).await.unwrap();
         cluster.advance(SECOND * 500).await;
@@ -100,19 +108,19 @@ fn pods_of_a_deleted_node_fail_after_a_quarantine_and_are_replaced() {
         cluster.request("DELETE", &format!("/api/v1/nodes/{node}"), &json!({})).await.unwrap();
         cluster.advance(SECOND * 39).await;
         let pod = format!("/api/v1/namespaces/default/pods/{}", lost.metadata.name);
-        assert_eq!(read(&cluster, &pod).await["status"]["phase"], "Running", "the node may come back");
+        assert_eq!(read(&cluster, &pod).await["status"]["phase"], "Running", "the node may be recreated");
         cluster.advance(SECOND * 3).await;
-        assert!(cluster.request("GET", &pod, &Value::Null).await.is_err(), "gone");
+        assert!(cluster.request("GET", &pod, &Value::Null).await.is_err(), "it is deleted");
         let history = cluster.history();
         let last = history.iter().rev().find(|change| change.name() == lost.metadata.name && !change.deleted).unwrap();
         assert_eq!(last.object["status"]["phase"], "Failed");
         let conditions = last.object["status"]["conditions"].as_array().unwrap();
-        let condition = conditions.iter().find(|held| held["type"] == "DisruptionTarget").unwrap();
+        let condition = conditions.iter().find(|one| one["type"] == "DisruptionTarget").unwrap();
         assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("DeletionByPodGC")));
         let observed = (&condition["observedGeneration"], &last.object["status"]["observedGeneration"]);
-        assert_eq!(observed, (&json!(1), &json!(1)), "both say which generation they are about");
+        assert_eq!(observed, (&json!(1), &json!(1)), "both have the observed generation");
         cluster
-            .eventually("its successor is there", MINUTE, |cluster| {
+            .eventually("its replacement exists", MINUTE, |cluster| {
                 let pods = cluster.caches().pods.all();
                 (pods.len() == 2 && pods.iter().all(|pod| pod.metadata.uid != lost.metadata.uid)).then_some(())
             })
@@ -132,10 +140,10 @@ fn a_node_recreated_within_the_quarantine_keeps_its_pods() {
         for field in ["uid", "resourceVersion", "creationTimestamp"] {
             document["metadata"].as_object_mut().unwrap().remove(field);
         }
-        // Away twice: the second quarantine is a whole one.
-        for away in [30, 30] {
+        // The node is missing twice: the second quarantine starts from zero.
+        for seconds in [30, 30] {
             cluster.request("DELETE", &path, &json!({})).await.unwrap();
-            cluster.advance(SECOND * away).await;
+            cluster.advance(SECOND * seconds).await;
             cluster.request("POST", "/api/v1/nodes", &document).await.unwrap();
             cluster.advance(SECOND).await;
         }
@@ -158,7 +166,7 @@ fn a_deleted_unbound_pod_fails_despite_a_finalizer() {
         assert_eq!(read(&cluster, path).await["status"]["phase"], "Failed");
         let writes = cluster.history().len();
         cluster.advance(MINUTE * 5).await;
-        assert_eq!(cluster.history().len(), writes, "and then it is left in peace");
+        assert_eq!(cluster.history().len(), writes, "it is not written again");
     });
 }
 
@@ -183,8 +191,8 @@ fn pod_gc_periods_are_configurable() {
         cluster.advance(SECOND * 2).await;
         assert_eq!(read(&cluster, path).await["metadata"]["deletionTimestamp"], Value::Null, "still in quarantine");
         cluster.advance(SECOND * 3).await;
-        assert!(cluster.request("GET", path, &Value::Null).await.is_err(), "gone");
-        assert_eq!(existing_objects(&cluster).len(), 1, "one of the two that ended is left");
+        assert!(cluster.request("GET", path, &Value::Null).await.is_err(), "it is deleted");
+        assert_eq!(existing_objects(&cluster).len(), 1, "one of the two terminated pods remains");
     });
 }
 

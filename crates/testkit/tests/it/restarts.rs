@@ -1,8 +1,8 @@
 //! The controllers crash before or after any single one of their writes, and resume (promise 9).
 //!
-//! Each scenario of `scenarios` runs once without faults, which gives the number of the controllers' writes, and then twice
-//! for each of these writes: once the write never arrives, once it is applied and the response never arrives. Then all
-//! controllers crash and restart with empty memory. The end state must be the same.
+//! Each scenario of `scenarios` runs once without faults, which gives the number of the controllers' writes, and then
+//! twice for each of these writes: once the write never arrives, once it is applied and the response never arrives.
+//! Then all controllers crash and restart with empty memory. The end state must be the same.
 
 use testkit::fault::Fault;
 use testkit::on_paused_clock;

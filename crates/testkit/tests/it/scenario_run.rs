@@ -114,7 +114,8 @@ impl ScenarioRun {
         end_state_lines(&history)
     }
 
-    /// Waits. Meanwhile it sends the requests of kubelets, crashes the controllers and ends the faults when they are due.
+    /// Waits. Meanwhile it sends the requests of kubelets, crashes the controllers and ends the faults when they are
+    /// due.
     async fn wait_until(&mut self, what: &str, check: impl Fn(&TestCluster) -> bool) {
         loop {
             self.crash_controllers_if_due();

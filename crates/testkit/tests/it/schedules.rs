@@ -1,4 +1,4 @@
-//! CronJobs and Jobs with a time to live when the clock, or the schedule, is changed under them.
+//! CronJobs and Jobs with a TTL or deadline, when the clock or the schedule changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,7 +17,7 @@ const NEW_YEAR: i64 = 1_767_225_600 / 60;
 const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
-/// A clock that somebody can set.
+/// A clock that can be set.
 struct SettableClock {
     inner: Arc<dyn Clock>,
     ahead_seconds: AtomicI64,
@@ -61,7 +61,7 @@ impl SettableClockPlane {
         request::post(&self.plane.client(), CRON_JOBS, &manifest).await.unwrap();
     }
 
-    /// The minutes whose Jobs are there, counted from new year.
+    /// The minutes of the existing Jobs, counted from new year.
     fn served_minutes(&self) -> Vec<i64> {
         let jobs = self.plane.caches().jobs.all();
         let minute = |name: &str| name.strip_prefix("c-").unwrap().parse::<i64>().unwrap() - NEW_YEAR;
@@ -84,9 +84,9 @@ fn a_clock_set_forward_starts_the_last_skipped_time_and_continues() {
         assert_eq!(cluster.served_minutes(), [10]);
         cluster.set(3600);
         advance(MINUTE / 2).await;
-        assert_eq!(cluster.served_minutes(), [10, 70], "within seconds, and only the last");
+        assert_eq!(cluster.served_minutes(), [10, 70], "only the last skipped time, within seconds");
         advance(MINUTE * 10).await;
-        assert_eq!(cluster.served_minutes(), [10, 70, 80], "in time by the new clock");
+        assert_eq!(cluster.served_minutes(), [10, 70, 80], "on time by the new clock");
     });
 }
 
@@ -99,7 +99,7 @@ fn a_clock_set_back_starts_no_time_twice() {
         assert_eq!(cluster.served_minutes(), [10, 20]);
         cluster.set(-900);
         advance(MINUTE * 19).await;
-        assert_eq!(cluster.served_minutes(), [10, 20], "these times have been before");
+        assert_eq!(cluster.served_minutes(), [10, 20], "these times were started before");
         advance(MINUTE * 2).await;
         assert_eq!(cluster.served_minutes(), [10, 20, 30]);
     });
@@ -132,7 +132,7 @@ fn a_changed_schedule_starts_with_its_next_time() {
         let other = json!({"spec": {"schedule": "*/5 * * * *"}});
         request::patch(&cluster.plane.client(), &format!("{CRON_JOBS}/c"), PatchKind::Merge, &other).await.unwrap();
         advance(MINUTE * 2).await;
-        assert_eq!(cluster.served_minutes(), Vec::<i64>::new(), "nobody has missed 00:10");
+        assert_eq!(cluster.served_minutes(), Vec::<i64>::new(), "00:10 was not missed");
         advance(MINUTE * 7).await;
         assert_eq!(cluster.served_minutes(), [15, 20]);
         let zone: Value = json!({"spec": {"timeZone": "Europe/Berlin"}});

@@ -31,8 +31,8 @@ fn bound_pod(cluster: &TestCluster, job: &str) -> Option<Arc<PodView>> {
     cluster.pods_of(job).into_iter().find(|pod| pod.node_name().is_some())
 }
 
-/// A bind of the first scheduler is in flight while the second one binds another pod to the same node. The backoff limit
-/// is 0, so a released pod must not count as a failure.
+/// A bind of the first scheduler is in flight while the second one binds another pod to the same node. The backoff
+/// limit is 0, so a released pod must not count as a failure.
 async fn start_bind_race(cluster: &TestCluster) -> RemoteComponents {
     let second = second_scheduler(cluster).await;
     let late = cluster.inject_fault(

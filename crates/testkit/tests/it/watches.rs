@@ -1,5 +1,5 @@
-//! Jobs with faulty watches: watches stall, events are lost, duplicated or reordered, and writes get wrong responses. At
-//! every write there is no extra pod, each index succeeds once, and the end state is the same as without faults.
+//! Jobs with faulty watches: watches stall, events are lost, duplicated or reordered, and writes get wrong responses.
+//! At every write there is no extra pod, each index succeeds once, and the end state is the same as without faults.
 
 use std::ops::Range;
 use std::time::Duration;
