@@ -1,12 +1,12 @@
-//! How an object is let go: one finalizer is taken off exactly the object that was looked at.
+//! Removes one finalizer from exactly the object that was read.
 
 use kube::{Client, Error};
 use runtime::request::patch;
 use runtime::{PatchKind, is_not_found};
 use serde_json::json;
 
-/// Takes `finalizer` off the object at `path`, which had `uid` and `finalizers` when it was looked at. An object that is
-/// gone needs nothing more; one that changed meanwhile is an error, and to be looked at again.
+/// Removes `finalizer` from the object at `path`, which had `uid` and `finalizers` when it was read. An object that is
+/// gone is no error; one that has changed is, and is read again.
 pub(crate) async fn remove(
     client: &Client,
     path: &str,

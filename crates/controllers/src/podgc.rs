@@ -1,10 +1,10 @@
-//! Takes away pods that nobody else will: nobody runs them, nobody will end them, or too many have ended.
+//! Deletes pods that no other controller deletes: their node is gone or out of service, or too many have ended.
 //!
 //! In: the caches of pods and nodes.
 //! Out: pods that have not ended are marked Failed, then all are deleted without grace.
-//! Promises: a pod is taken for lost only when its node was missing for the whole of a quarantine and the server says so
-//! too. A pod's end is written before the pod goes, so that its Job counts it.
-//! Never: takes finalizers off; looks in vain: it works when nodes and pods change.
+//! Promises: a pod is lost only if its node was missing for a whole quarantine and the server does not have it either.
+//! A pod's end is written before the pod is deleted, so that its Job counts it.
+//! Never: removes finalizers; polls: it works when nodes and pods change.
 
 pub mod run; // the loop: changes to errands, errands to pods; read this first
 pub mod decide; // which pods are to go, and why
@@ -21,7 +21,7 @@ pub use run::run;
 
 use crate::Metrics;
 
-/// What the collector of pods is made of. `pods` is indexed by node.
+/// What the pod garbage collector uses. `pods` is indexed by node.
 pub struct PodGcContext {
     /// The API server.
     pub client: kube::Client,
@@ -29,7 +29,7 @@ pub struct PodGcContext {
     pub pods: Cache<PodView>,
     /// All nodes.
     pub nodes: Cache<NodeView>,
-    /// The time that objects carry.
+    /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Settings.
     pub config: Config,
@@ -37,16 +37,16 @@ pub struct PodGcContext {
     pub metrics: Metrics,
 }
 
-/// Settings of the collector of pods.
+/// Settings of the pod garbage collector.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// So many pods that have ended are kept; zero or less: all.
+    /// How many ended pods are kept; zero or less: all.
     pub terminated_pod_threshold: i64,
-    /// How long a node must be missing before its pods are taken for lost.
+    /// How long a node must be missing before its pods are lost.
     pub quarantine: Duration,
-    /// How long ended pods gather before they are counted.
+    /// How long ended pods are batched before they are counted.
     pub batch_period: Duration,
-    /// The wait after an error of the API server.
+    /// Back-off after an error of the API server.
     pub retry: Backoff,
 }
 

@@ -1,10 +1,11 @@
-//! Lets deleted groups go once nothing live belongs to them: to a PodGroup pods, to a CompositePodGroup groups.
+//! Removes the protection finalizer of deleted groups once they have no live members: pods of a PodGroup, groups of a
+//! CompositePodGroup.
 //!
 //! In: the caches of PodGroups, CompositePodGroups and pods.
-//! Out: the protection finalizer taken off. Admission puts it on every PodGroup; a CompositePodGroup has it where its
-//! maker put it on.
-//! Promises: a group that is being deleted stays while a member that has not ended, or a group, names it, and goes soon
-//! afterwards. A pod of another owner is no member and keeps nothing, as it counts for nothing in the scheduler.
+//! Out: finalizer removals. Admission adds the finalizer to every PodGroup; a CompositePodGroup has it if its creator
+//! added it.
+//! Promises: a group that is being deleted stays while a member that has not ended, or a group, names it, and goes
+//! soon afterwards. A pod of another owner is no member and keeps nothing, as it counts for nothing in the scheduler.
 //! Never: adds the finalizer; deletes anything.
 
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use tracing::Instrument;
 
 use crate::{Metrics, finalizer};
 
-/// How many groups are worked on side by side.
+/// How many groups are reconciled concurrently.
 const WORKERS: usize = 5;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 
-/// What the controller is made of. `pods` is indexed by group, groups by their parent.
+/// What the controller uses. `pods` is indexed by group, groups by their parent.
 pub struct PodGroupProtectionContext {
     /// The API server.
     pub client: kube::Client,
@@ -32,11 +33,11 @@ pub struct PodGroupProtectionContext {
     pub pod_groups: Cache<PodGroupView>,
     /// All pods.
     pub pods: Cache<PodView>,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
 }
 
-/// A group that may be waiting to go.
+/// A deleted group that may wait for its members.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GroupKey {
     /// A PodGroup, for its pods.
@@ -82,7 +83,7 @@ async fn watch_composites(ctx: &PodGroupProtectionContext, queue: &WorkQueue<Gro
     }
 }
 
-/// A group that went may have been the last that the one above it waited for.
+/// A group that is gone may have been the last child that its parent waited for.
 async fn watch_groups(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>) {
     let mut cursor = ctx.pod_groups.subscribe();
     loop {
@@ -100,7 +101,7 @@ async fn watch_groups(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKe
     }
 }
 
-/// A pod that ended, went or was replaced may have been the last that its group waited for.
+/// A pod that ended, is gone or was replaced may have been the last that its group waited for.
 async fn watch_pods(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>) {
     let mut cursor = ctx.pods.subscribe();
     loop {
@@ -132,7 +133,7 @@ async fn work(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>) {
     queue.work(WORKERS, reconcile_key).await;
 }
 
-/// Observe, decide, do.
+/// Observes, decides and executes.
 async fn reconcile(ctx: &PodGroupProtectionContext, group: &GroupKey) -> Result<(), kube::Error> {
     match group {
         GroupKey::PodGroup(key) => {
@@ -160,23 +161,24 @@ async fn remove_finalizer<V: View>(ctx: &PodGroupProtectionContext, group: &V) -
 }
 
 /// Whether none of the pods that name the group keeps it any longer. A pod that is being deleted still runs.
-// Upstream: any pod keeps it, so that a pending pod that no scheduler ever places holds up a Job's foreground deletion.
+// Upstream: any pod keeps it, so that a pending pod that no scheduler ever places holds up a Job's foreground
+// deletion.
 fn members_ended(group: &PodGroupView, pods: &[Arc<PodView>]) -> bool {
     pods.iter().all(|pod| pod.is_finished() || !group.admits(pod))
 }
 
-/// Whether the group is deleted and held by us.
+/// Whether the group is being deleted and has our finalizer.
 fn awaits_finalizer_removal(meta: &MetaView) -> bool {
     meta.is_deleting() && meta.has_finalizer(PROTECTION_FINALIZER)
 }
 
-/// The group above one that went.
+/// The parent of a group that is gone.
 fn parent(namespace: &str, parent: Option<&str>) -> Option<GroupKey> {
     parent.map(|parent| GroupKey::CompositePodGroup(ObjectKey::new(namespace, parent)))
 }
 
-/// The group that a pod kept in use and may do so no longer. Another pod of the same name may be in another group, and a
-/// pod of another controller is no member any more.
+/// The group that a pod kept in use and may do so no longer. Another pod of the same name may be in another group, and
+/// a pod of another controller is no member any more.
 fn group_left_by(change: &CacheChange<PodView>) -> Option<ObjectKey> {
     let old = change.old.as_deref().and_then(group_in_use)?;
     let new = change.new.as_deref().and_then(group_in_use);

@@ -1,9 +1,9 @@
-//! Deletes Jobs some time after their end, where they ask for it (`spec.ttlSecondsAfterFinished`).
+//! Deletes Jobs some time after their end (`spec.ttlSecondsAfterFinished`).
 //!
 //! In: the cache of Jobs, and the time.
-//! Out: deletes; the Job goes after its pods (foreground), everything else that it owns goes with it.
-//! Promises: a Job is deleted at its end plus the seconds it asks for, and only in the very state that was looked at.
-//! Never: touches a Job that has not ended; looks in vain: it sleeps until the next Job's time.
+//! Out: foreground deletes: the Job is deleted after its pods, with everything else that it owns.
+//! Promises: a Job is deleted that many seconds after its end, and only in the state that was read.
+//! Never: touches a Job that has not ended; polls: it sleeps until the next Job's time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +20,19 @@ use tracing::Instrument;
 
 use crate::Metrics;
 
-/// How many Jobs are worked on side by side.
+/// How many Jobs are reconciled concurrently.
 const WORKERS: usize = 5;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 
-/// What the controller is made of.
+/// What the controller uses.
 pub struct TtlContext {
     /// The API server.
     pub client: kube::Client,
     /// All Jobs.
     pub jobs: Cache<JobView>,
-    /// The time that objects carry.
+    /// The wall clock.
     pub clock: Arc<dyn Clock>,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
 }
 
@@ -64,7 +64,7 @@ async fn watch(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>) {
     }
 }
 
-/// On a clock that was set a Job's time is nearer or further than it was.
+/// After a step of the wall clock a Job expires earlier or later.
 async fn requeue_on_clock_change(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>) {
     loop {
         wait_for_clock_step(&*ctx.clock).await;
@@ -92,7 +92,7 @@ async fn work(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>) {
     queue.work(WORKERS, reconcile_key).await;
 }
 
-/// Observe, decide, do. Returns how long to wait before the next look.
+/// Observes, decides and executes. Returns the wait before the next reconcile.
 async fn reconcile(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>, Error> {
     let Some(job) = ctx.jobs.get(key) else { return Ok(None) };
     match next_step(&job, ctx.clock.now()) {
@@ -102,8 +102,8 @@ async fn reconcile(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>
     }
 }
 
-/// The cache may not show yet that somebody gave the Job more time, so the server is asked, and the Job is deleted only
-/// as it answered.
+/// The cache may not show yet that the Job's TTL was extended, so the Job is read from the server and deleted only in
+/// that state.
 async fn expire(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>, Error> {
     let path = JobView::RESOURCE.object_path(key);
     let gone = |error: Error| if is_not_found(&error) { Ok(None) } else { Err(error) };

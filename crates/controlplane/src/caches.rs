@@ -1,4 +1,4 @@
-//! One cache per kind, shared by all parts of a process.
+//! One cache per kind, shared by all control loops of a process.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use api::views::{
 };
 use runtime::Cache;
 
-/// The caches of one process; those that none of its parts reads stay empty. Parts get clones, which are handles on the same cache.
+/// The caches of one process. Those that no control loop reads stay empty. A clone of a cache is a handle on the same
+/// cache.
 #[derive(Clone)]
 pub struct Caches {
     /// Pods, by controller, node and group.
@@ -20,7 +21,7 @@ pub struct Caches {
     pub cron_jobs: Cache<CronJobView>,
     /// Jobs, by controller and by the Workload they name.
     pub jobs: Cache<JobView>,
-    /// Workloads, by the object they stand for.
+    /// Workloads, by controller reference.
     pub workloads: Cache<WorkloadView>,
     /// CompositePodGroups, by their parent.
     pub composite_pod_groups: Cache<CompositePodGroupView>,
@@ -33,7 +34,7 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Empty caches with the indexes the parts ask by.
+    /// Empty caches with the indexes that control loops use.
     pub(crate) fn new() -> Caches {
         Caches {
             pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_ORPHAN_LABEL, PodView::BY_NODE, PodView::BY_GROUP]),
@@ -53,7 +54,7 @@ impl Caches {
         }
     }
 
-    /// Resolves when the caches of `kinds` have seen the whole of their kind once.
+    /// Resolves when the caches of `kinds` have synced.
     pub(crate) async fn wait_for_sync(&self, kinds: &BTreeSet<CachedKind>) {
         for kind in kinds {
             match kind {
@@ -71,7 +72,7 @@ impl Caches {
     }
 }
 
-/// A kind that is kept in a cache, in the order in which caches start.
+/// A cached kind, in the order in which caches start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CachedKind {
     Namespaces,

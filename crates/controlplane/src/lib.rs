@@ -1,9 +1,9 @@
 //! What runs in one process, and how it starts and stops.
 //!
-//! In: a world (clock, randomness, store) and a configuration (gates, cluster, which parts).
-//! Out: a running control plane: clients with an identity, the shared caches, the scheduler's answers.
-//! Promises: one watch and one cache per kind; parts start only when the caches are filled; on the paused clock with one
-//! seed two runs write the same bytes.
+//! In: clock, randomness, store (`ControlPlaneEnvironment`) and a configuration (gates, cluster, components).
+//! Out: a running control plane: clients with an identity, the shared caches, responses to queries of the scheduler.
+//! Promises: one watch and one cache per kind; components start only when the caches are filled; on the paused clock
+//! with one seed two runs write the same bytes.
 //! Never: decides anything itself.
 
 mod start; // the whole control plane in one process; read this first
@@ -12,16 +12,16 @@ mod control_loop; // a control loop as one value
 pub mod control_loops; // all of them
 pub mod rbac; // their rights as ClusterRoles
 mod config; // which of them run, and with which settings
-mod caches; // one cache per kind, shared by all parts
+mod caches; // one cache per kind, shared by all control loops
 mod identity; // identities of the process itself
-mod metrics; // what the parts count
-mod queries; // what the scheduler answers
-mod remote_components; // some parts, against a server elsewhere
+mod metrics; // metrics of all control loops
+mod queries; // queries to the scheduler
+mod remote_components; // components for a server in another process
 pub mod health_listener; // health and metrics of such a process
 pub mod up; // a process that serves others
-mod node_differences; // nodes that are not as they are asked for
+mod node_differences; // nodes that differ from the options
 mod edge_thread; // its network edge, on a runtime of its own
-mod early_ack; // its disk when a check wants to see a loss
+mod early_ack; // a planted defect: writes are acknowledged before they are durable
 
 pub use caches::Caches;
 pub use config::{Component, Config};

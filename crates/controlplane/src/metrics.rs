@@ -1,11 +1,11 @@
-//! What the parts of one process count.
+//! The metrics of one process.
 
 use std::sync::Arc;
 
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-/// The counters of a process, its server's own aside. Clones count into the same.
+/// The metrics of a process, except those of its server. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -16,14 +16,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Adds all that is counted to `text`, in the form of `/metrics`.
+    /// Appends all metrics to `text`, in the form of `/metrics`.
     pub(crate) fn write(&self, text: &mut String) {
         text::encode_registry(text, &self.registry).expect("a text takes every write");
     }
 }
 
 impl Default for Metrics {
-    /// Nothing counted yet.
+    /// All metrics at zero.
     fn default() -> Metrics {
         let mut registry = Registry::default();
         let controllers = controllers::Metrics::register(&mut registry);

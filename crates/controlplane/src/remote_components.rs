@@ -1,4 +1,4 @@
-//! Parts of ours in one process, against a server elsewhere.
+//! Components in one process, for a server in another.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::control_loops;
 use crate::identity;
 use crate::process::{ClientFactory, Process};
 
-/// The API groups of which a server may have nothing, or only another version.
+/// The API groups that a server may not serve, or only in another version.
 const DISCOVERED_GROUPS: [&str; 1] = ["scheduling.k8s.io"];
-/// How long the scheduler waits for its connections before it begins.
+/// How long the scheduler waits for its connections before it starts.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Waits between attempts to make the simulated nodes.
+/// Back-off between attempts to create the simulated nodes.
 const REGISTER_BACKOFF: Backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
 
-/// Parts that run against a server elsewhere. Dropping it stops them, though [`OnCluster::stop`] alone says when.
+/// Components for a server in another process. Dropping it aborts them; [`RemoteComponents::stop`] also waits until
+/// they have ended.
 pub struct RemoteComponents {
     process: Process,
     reachability: Reachability,
@@ -33,21 +34,21 @@ pub struct RemoteComponents {
     candidacy: Option<Candidacy>,
 }
 
-/// The part that this process takes in an election.
+/// The candidacy of this process in a leader election.
 struct Candidacy {
     settings: election::ElectionSettings,
-    /// Not behind the fence: the lease itself is written with it.
+    /// Not behind the fence: it writes the Lease itself.
     client: kube::Client,
     leadership: watch::Receiver<LeadershipState>,
-    /// What the parts were last started or stopped for.
+    /// The state for which the components were last started or stopped.
     applied: LeadershipState,
 }
 
 impl RemoteComponents {
-    /// Fills the caches that the parts of `config` read, then starts the parts; returns when all of them run or, if there
-    /// is an election, when they could. [`OnCluster::elected`] starts them once it is won.
+    /// Fills the caches that the components of `config` read, then starts the components; returns when all of them run
+    /// or, with leader election, could run. [`RemoteComponents::follow_election`] starts them on the leader.
     ///
-    /// A server that cannot be reached is tried until it can: `health` and the log say so meanwhile.
+    /// A server that cannot be reached is retried; `health` and the log report it.
     pub async fn start(
         clock: Arc<dyn Clock>,
         random: Random,
@@ -73,7 +74,7 @@ impl RemoteComponents {
             connect(&parts.process.client_of(&control_loops::SCHEDULER), config.scheduler.max_binds_in_flight).await;
         }
         match standing {
-            // Only now, so that whoever wins can start at once.
+            // Only now, so that the leader can start at once.
             Some((candidacy, campaign)) => {
                 parts.process.spawn("election".to_owned(), campaign);
                 parts.candidacy = Some(candidacy);
@@ -97,7 +98,7 @@ impl RemoteComponents {
         health.pass("parts");
     }
 
-    /// Every cache and no part: for whoever only looks.
+    /// Starts every cache and no component, for a process that only reads.
     pub async fn start_caches_only(clock: Arc<dyn Clock>, random: Random, client: kube::Client) -> RemoteComponents {
         let config = Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default()) };
         RemoteComponents::start_caches(clock, random, client, Health::default(), config, &CachedKind::ALL.into(), None)
@@ -119,7 +120,7 @@ impl RemoteComponents {
             reachability: Some(reach.clone()),
             ..ListWatchConfig::default()
         };
-        // All parts of such a process are one user: that of the kubeconfig.
+        // All components of such a process are one user: that of the kubeconfig.
         let client = fence.map_or(client.clone(), |fence| fence.wrap(client));
         let clients: ClientFactory = Arc::new(move |_: &Identity| client.clone());
         let mut process = Process::new(clock, random, clients, list_watch, config);
@@ -135,12 +136,12 @@ impl RemoteComponents {
         RemoteComponents { process, reachability: reach, health, candidacy: None }
     }
 
-    /// The caches; those that none of the parts reads are empty.
+    /// The caches; those that no component reads are empty.
     pub fn caches(&self) -> &Caches {
         &self.process.caches
     }
 
-    /// Has readiness say how things stand, and returns what ended by itself, which nothing ever should.
+    /// Sets readiness, and returns the name of a task that has ended by itself, which is a defect.
     pub fn check_health(&self) -> Option<&str> {
         if self.reachability.is_reachable() {
             self.health.pass("server");
@@ -158,10 +159,11 @@ impl RemoteComponents {
         Some(ended)
     }
 
-    /// Waits until the election has news, and starts or stops the parts as it says; without an election it waits for ever.
+    /// Waits for a change of leadership, and starts or stops the components; without leader election it waits for
+    /// ever.
     pub async fn follow_election(&mut self) {
         let Some(candidacy) = &mut self.candidacy else { return std::future::pending().await };
-        // The task that tells lives as long as the process.
+        // The task that sends lives as long as the process.
         if candidacy.leadership.changed().await.is_err() {
             return std::future::pending().await;
         }
@@ -170,32 +172,32 @@ impl RemoteComponents {
             return;
         }
         candidacy.applied = standing;
-        // Also where it was lost and won again meanwhile: another process may have decided since.
+        // Also if the Lease was lost and acquired again in between: another process may have decided since.
         for part in self.process.config.components.clone() {
             self.process.stop_component(part);
         }
         if let LeadershipState::Leading(_) = standing {
-            // Callers stop waiting at any time. Nothing in there waits: nodes take part in no election.
+            // A caller may drop this future at any time. Nothing in it waits: nodes have no leader election.
             self.start_components().await;
         }
     }
 
-    /// Ends everything that runs, and returns when it has ended.
+    /// Aborts every task, and returns when all have ended.
     pub async fn stop(self) {
         let clock = Arc::clone(&self.process.clock);
         self.process.stop().await;
-        // Only now that nothing of ours writes any more.
+        // Only now that no component writes any more.
         if let Some(Candidacy { settings, client, .. }) = self.candidacy {
             election::release_lease(&client, &settings, clock.as_ref()).await;
         }
     }
 }
 
-/// Opens as many connections as there will be binds at once. Without them the first gang waits for so many handshakes,
-/// which the server pays for at the very moment when it has the most to do.
+/// Opens as many connections as there are concurrent binds. Otherwise the first gang waits for that many handshakes
+/// while the server is busiest.
 async fn connect(client: &kube::Client, count: usize) {
     let answers = join_all((0..count).map(|_| request::get(client, "/version")));
-    // Whatever they are: what does not connect now does so with its first bind.
+    // Responses do not matter: a connection that fails now is made by the first bind.
     let _ = tokio::time::timeout(CONNECT_TIMEOUT, answers).await;
 }
 

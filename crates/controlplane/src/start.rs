@@ -1,4 +1,4 @@
-//! The whole control plane in one process: its own server, and every part on that.
+//! The whole control plane in one process: its own server, and every component on it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use crate::config::{Component, Config};
 use crate::identity;
 use crate::process::{ClientFactory, Process};
 
-/// The world a control plane lives in. All of it comes from outside, so that a test can be the world.
+/// What a control plane gets from outside, so that a test can provide it.
 #[derive(Clone)]
 pub struct ControlPlaneEnvironment {
     /// Wall time of objects; shares its origin with tokio's clock.
     pub clock: Arc<dyn Clock>,
-    /// The one generator.
+    /// The source of randomness.
     pub random: Random,
-    /// Where objects are kept.
+    /// The store.
     pub store: Store,
-    /// How writes get there.
+    /// Commits writes to the store.
     pub committer: Committer,
 }
 
 /// The control plane could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The server could not make what is always there.
+    /// The server could not create the objects that always exist.
     #[error(transparent)]
     Server(#[from] apiserver::BootstrapError),
-    /// The nodes could not be made.
+    /// The nodes could not be created.
     #[error("cannot register the simulated nodes")]
     Nodes(#[source] kube::Error),
 }
 
 impl StartError {
-    /// Whether the disk has no room for what a cluster begins with.
+    /// Whether the disk is too full for the first objects of a cluster.
     pub fn is_disk_full(&self) -> bool {
         match self {
             StartError::Server(error) => error.is_full(),
@@ -51,7 +51,7 @@ impl StartError {
     }
 }
 
-/// The kinds that the server has. The caches of the others are whole as they are: empty.
+/// The kinds that the server serves. The caches of the others are synced and empty.
 fn served_kinds(gates: &Gates, caches: &Caches) -> BTreeSet<CachedKind> {
     let mut kinds = BTreeSet::from(CachedKind::ALL);
     if !gates.enabled(Gate::GenericWorkload) {
@@ -72,14 +72,14 @@ fn extension_response(reply: QueryResponse) -> ExtensionResponse {
     ExtensionResponse { code, body }
 }
 
-/// A running control plane. Dropping it stops it, though [`ControlPlane::stop`] alone says when.
+/// A running control plane. Dropping it aborts its tasks; [`ControlPlane::stop`] also waits until they have ended.
 pub struct ControlPlane {
     server: ApiServer,
     process: Process,
 }
 
 impl ControlPlane {
-    /// Server, caches, nodes, then the parts; returns when all of them run.
+    /// Starts server, caches, nodes, then the components; returns when all of them run.
     pub async fn start(environment: ControlPlaneEnvironment, config: Config) -> Result<ControlPlane, StartError> {
         let ControlPlaneEnvironment { clock, random, store, committer } = environment;
         let mut server = ApiServer::new(apiserver::Config {
@@ -106,7 +106,7 @@ impl ControlPlane {
         }
         let inside = server.clone();
         let clients: ClientFactory = Arc::new(move |who: &Identity| inside.client(who.clone()));
-        // The server is in this process: large pages are cheap, and each page counts what is left.
+        // The server is in this process: large pages are cheap, and each page counts the remaining objects.
         let list_watch = ListWatchConfig { page_limit: Some(5_000), ..ListWatchConfig::default() };
         let mut process = Process::new(clock, random, clients, list_watch, config);
         process.spawn("server/expiry".to_owned(), server.clone().expire());
@@ -130,7 +130,7 @@ impl ControlPlane {
         self.server.client(identity::admin())
     }
 
-    /// A client of someone else.
+    /// A client with this identity.
     pub fn client_of(&self, identity: Identity) -> kube::Client {
         self.server.client(identity)
     }
@@ -140,38 +140,38 @@ impl ControlPlane {
         &self.process.caches
     }
 
-    /// What the scheduler refuses right now, and why.
+    /// The scheduler, for queries.
     pub fn answers(&self) -> &SchedulerHandle {
         &self.process.scheduler
     }
 
-    /// Ends `part` wherever it is and starts it again with nothing in memory.
+    /// Aborts `component` at any await point and starts it again without its memory.
     pub fn restart(&mut self, component: Component) {
         self.stop_component(component);
         self.start_component(component);
     }
 
-    /// Ends `part` wherever it is.
+    /// Aborts `component` at any await point.
     pub fn stop_component(&mut self, component: Component) {
         self.process.stop_component(component);
     }
 
-    /// Starts `part`.
+    /// Starts `component`.
     pub fn start_component(&mut self, component: Component) {
         self.process.start_component(component);
     }
 
-    /// The name of a task that ended by itself, which none ever should.
+    /// The name of a task that has ended by itself, which is a defect.
     pub fn ended_task(&self) -> Option<&str> {
         self.process.ended_task()
     }
 
-    /// Has the server's liveness say whether binds end.
+    /// Sets the server's liveness by the oldest bind.
     pub fn check_binds(&self) {
         self.process.check_binds(self.server.health());
     }
 
-    /// Ends everything that runs, and returns when it has ended.
+    /// Aborts every task, and returns when all have ended.
     pub async fn stop(self) {
         self.process.stop().await;
     }

@@ -1,4 +1,4 @@
-//! Does what was decided: one write, or one batch of alike writes, and waits until the caches show it.
+//! Executes a step: one write, or one batch of the same write, and waits until the caches show it.
 
 use api::Timestamp;
 use api::clock::rfc3339;
@@ -78,7 +78,7 @@ async fn replace(
     Ok(AfterStep::DecideAgain)
 }
 
-/// Deletes exactly this Job, and its pods in the background. One that is gone needs nothing more.
+/// Deletes exactly this Job, and its pods in the background. A Job that is gone is no error.
 async fn delete_job(ctx: &CronJobContext, cron_job: &CronJobView, name: &str, uid: &str) -> Result<(), Error> {
     let options = json!({ "propagationPolicy": "Background", "preconditions": { "uid": uid } });
     match delete(&ctx.client, &job_path(cron_job, name), &options).await {
@@ -118,7 +118,7 @@ async fn create(
         }
         Err(error) => error,
     };
-    // Everything goes with the namespace.
+    // The CronJob is deleted with its namespace.
     if is_namespace_terminating(&error) {
         return Ok(AfterStep::AwaitEvents);
     }
@@ -127,7 +127,7 @@ async fn create(
         let name = job["metadata"]["name"].as_str().unwrap_or_default();
         let Some(taken) = read_job(ctx, cron_job, name).await? else { return Err(error) };
         if taken.metadata.controller().is_some_and(|owner| owner.uid == cron_job.metadata.uid) {
-            // Our own earlier create, whose answer was lost.
+            // Our own earlier create, whose response was lost.
             ctx.jobs.wait_for_revision(taken.metadata.resource_version).await;
             return Ok(AfterStep::DecideAgain);
         }
@@ -151,13 +151,13 @@ async fn write_status(
     let meta = &cron_job.metadata;
     let path = format!("{}/status", CronJobView::RESOURCE.object_path(&meta.key()));
     let body = json!({
-        // With the version, so that an account of an outdated status is refused instead of written over a newer one.
+        // With the version, so that a status from an outdated CronJob is refused and does not overwrite a newer one.
         "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
         "status": status_patch(status, &meta.namespace),
     });
     let answer = patch(&ctx.client, &path, PatchKind::Merge, &body).await?;
     if answer.revision == meta.resource_version {
-        // Deciding again would come to the same write for ever.
+        // Deciding again would lead to the same write for ever.
         tracing::error!(cron_job = %meta.key(), "the server keeps another status than the one written");
         return Ok(AfterStep::AwaitEvents);
     }
@@ -165,7 +165,7 @@ async fn write_status(
     Ok(AfterStep::DecideAgain)
 }
 
-/// The whole status as a merge patch: what is not there is removed.
+/// The whole status as a merge patch: absent fields are removed.
 fn status_patch(status: &CronJobStatusView, namespace: &str) -> Value {
     let job = JobView::RESOURCE;
     let active = status.active.iter().map(|active| {
@@ -194,7 +194,7 @@ fn job_path(cron_job: &CronJobView, name: &str) -> String {
     JobView::RESOURCE.object_path(&ObjectKey::new(&cron_job.metadata.namespace, name))
 }
 
-/// Tells people what happened.
+/// Records an Event.
 pub fn record_event(ctx: &CronJobContext, cron_job: &CronJobView, news: &CronJobEvent) {
     ctx.recorder.event(&ObjectRef::of(cron_job), news.kind, news.reason, "Reconcile", &news.message);
 }

@@ -1,4 +1,4 @@
-//! The loop: changes become keys, keys are worked on one after the other.
+//! The loop: changes become keys in the work queue, and each key is reconciled.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::execute::{AfterStep, execute};
 use super::next_step::{CronJobStep, next_step};
 use super::observe::{ReconcileMemory, observe};
 
-/// A CronJob that takes more steps than this in a row lets others go first.
+/// After this many steps in a row a CronJob goes to the end of the queue.
 const MAX_STEPS: usize = 16;
 
 /// Runs the CronJob controller for ever.
@@ -44,18 +44,18 @@ async fn watch_cron_jobs(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
     }
 }
 
-/// How long a CronJob that has changed can wait: one with another schedule until that schedule's next time, because the
-/// times that this names before the change were never missed.
+/// How long a CronJob that has changed can wait: one with another schedule until that schedule's next time, because
+/// the times that this names before the change were never missed.
 fn first_sync_delay(change: &CacheChange<CronJobView>, now: Timestamp) -> Option<Duration> {
     let (old, new) = (change.old.as_ref()?, change.new.as_ref()?);
     let names = |cron_job: &CronJobView| (cron_job.spec.schedule.clone(), cron_job.spec.time_zone.clone());
     let is_other = names(old) != names(new) && old.metadata.uid == new.metadata.uid;
-    // One that cannot be read is told of at once.
+    // A schedule that cannot be parsed is reported at once.
     let next = is_other.then(|| next_time(new, now)).flatten()?;
     Some(until(next, now))
 }
 
-/// A Job that comes, ends or goes wakes the CronJob that it belongs or belonged to.
+/// A Job that is created, ends or is deleted enqueues the CronJob that controls or controlled it.
 async fn watch_jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<ObjectKey>) {
     loop {
         let change = cursor.next().await;
@@ -69,7 +69,7 @@ async fn watch_jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<ObjectKey>) {
     }
 }
 
-/// Whether anything changed that a CronJob keeps account of; counts of pods are not.
+/// Whether the change matters to a CronJob. Counts of pods do not.
 fn is_relevant(change: &CacheChange<JobView>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let kept = |job: &JobView| {
@@ -87,7 +87,7 @@ fn is_cron_job(owner: &OwnerRef) -> bool {
     owner.kind == CronJobView::RESOURCE.kind && owner.api_version.starts_with("batch/")
 }
 
-/// On a clock that was set the next time of a schedule is nearer or further than it was.
+/// After a step of the wall clock the next time of a schedule is nearer or further.
 // Upstream: sleeps on, and serves the schedule as late as the clock was set forward.
 async fn requeue_on_clock_change(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
     loop {
@@ -115,10 +115,10 @@ async fn work(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
     queue.work(ctx.config.workers, reconcile_key).await;
 }
 
-/// Observe, decide, do; again until there is nothing left to do.
+/// Observes, decides and executes until nothing is left to do.
 async fn reconcile(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>, key: &ObjectKey) -> Result<(), Error> {
     let mut learned = ReconcileMemory::default();
-    // Set once no Job could be created: those that are there are kept account of all the same.
+    // Set when a create failed. Existing Jobs are tracked all the same.
     let mut blocked = None;
     for _ in 0..MAX_STEPS {
         let Some(observed) = observe(ctx, key, &learned) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The loop: what changes becomes budgets to look at, and those become counts.
+//! The loop: changes become keys of budgets, and each budget is reconciled.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ async fn watch_budgets(ctx: &DisruptionContext, queue: &WorkQueue<ObjectKey>) {
     }
 }
 
-/// A pod that came, changed or went is looked at by the budgets that mean or meant it.
+/// A change of a pod enqueues the budgets that select or selected it.
 async fn watch_pods(ctx: &DisruptionContext, queue: &WorkQueue<ObjectKey>) {
     let mut cursor = ctx.pods.subscribe();
     loop {
@@ -50,7 +50,7 @@ async fn work(ctx: &DisruptionContext, queue: &WorkQueue<ObjectKey>) {
     queue.work(WORKERS, reconcile_key).await;
 }
 
-/// Observe, decide, do.
+/// Observes, decides and executes.
 async fn reconcile(ctx: &DisruptionContext, key: ObjectKey) -> WorkResult {
     let Some(budget) = ctx.budgets.get(&key).filter(|budget| !budget.metadata.is_deleting()) else {
         return WorkResult::Done;

@@ -1,4 +1,4 @@
-//! Does what was decided about one object.
+//! Executes the action for one object.
 
 use api::kinds::ApiResource;
 use api::views::{ObjectKey, OwnerRef};
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use super::decide::OwnerState;
 use super::graph::{FOREGROUND, GraphObject};
 
-/// Deletes `object` unless another has come to bear its name. `policy` is a propagation policy of the API.
+/// Deletes `object` unless another one has its name by now. `policy` is a propagation policy of the API.
 pub async fn delete_object(client: &Client, object: &GraphObject, policy: &str) -> Result<(), Error> {
     let options = json!({ "propagationPolicy": policy, "preconditions": { "uid": object.uid() } });
     ignore_not_found(delete(client, &path(object), &options).await.map(|_| ()))
 }
 
-/// Takes the owner references at `positions` (ascending) off `object`.
+/// Removes the owner references at `positions` (ascending) from `object`.
 pub async fn remove_owner_refs(client: &Client, object: &GraphObject, positions: &[usize]) -> Result<(), Error> {
     let mut operations = vec![uid_precondition("/metadata/uid", object.uid())];
     // From the end, so that a position still means the same reference when its turn comes.
@@ -29,7 +29,7 @@ pub async fn remove_owner_refs(client: &Client, object: &GraphObject, positions:
     ignore_not_found(patch(client, &path(object), PatchKind::Json, &operations).await.map(|_| ()))
 }
 
-/// Takes `finalizer` off `object`.
+/// Removes `finalizer` from `object`.
 pub async fn remove_finalizer(client: &Client, object: &GraphObject, finalizer: &str) -> Result<(), Error> {
     crate::finalizer::remove(client, &path(object), object.uid(), &object.meta().finalizers, finalizer).await
 }

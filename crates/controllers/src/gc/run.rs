@@ -1,4 +1,4 @@
-//! The loop: changes become uids, uids become actions.
+//! The loop: changes become uids in the work queue, and each uid is reconciled.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use super::execute::{delete_object, look_up_owner, remove_finalizer, remove_owne
 use super::graph::{Graph, GraphObject};
 use super::{GcContext, WatchedKind};
 
-/// How many objects are worked on side by side.
+/// How many objects are reconciled concurrently.
 const WORKERS: usize = 20;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 
@@ -30,7 +30,7 @@ struct Collector {
 /// Runs the garbage collector for ever.
 pub async fn run(ctx: GcContext) {
     let GcContext { client, mut kinds, metrics } = ctx;
-    // An owner whose kind is still being listed would be asked for in vain.
+    // An owner whose kind is still being listed would be looked up for nothing.
     join_all(kinds.iter_mut().map(|kind| &mut kind.synced)).await;
     let queue = WorkQueue::with_metrics(RETRY, metrics.queue("garbage_collector_attempt_to_delete"));
     let collector = Collector { client, graph: Mutex::new(Graph::default()), queue };
@@ -134,7 +134,7 @@ impl Collector {
         Ok(())
     }
 
-    // Held for the time of a look or a change, never across an await.
+    // Locked for one read or change, never across an await.
     fn graph(&self) -> MutexGuard<'_, Graph> {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }

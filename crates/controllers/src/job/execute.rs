@@ -1,4 +1,4 @@
-//! Does what was decided: one write, or one batch of alike writes, and waits until the caches show it.
+//! Executes a step: one write, or one batch of the same write, and waits until the caches show it.
 
 mod pods; // writes to pods
 
@@ -35,13 +35,13 @@ pub use pods::{remove_orphan_finalizer, remove_tracking_finalizers};
 pub enum AfterStep {
     /// The caches show the write: decide again.
     DecideAgain,
-    /// The write shows itself as an event that wakes the Job; until then the caches may be older than it.
+    /// The write comes back as an event that enqueues the Job; until then the caches may be older than it.
     AwaitEvents,
-    /// The caches may lack something that no event will bring: ask the server before anything is decided.
+    /// The caches may lack pods that no event will bring: list them on the server before the next decision.
     VerifyPods,
 }
 
-/// A step that could not be done, or not wholly. The Job is tried again with back-off; all of it is decided anew.
+/// A step that failed, wholly or in part. The Job is retried with back-off and decided anew.
 #[derive(Debug, Error)]
 #[allow(missing_docs)] // The variants name the step that failed.
 pub enum StepError {
@@ -63,7 +63,7 @@ pub enum StepError {
     CreatePods {
         #[source]
         error: kube::Error,
-        /// Whether there may be pods that the cache does not show.
+        /// Whether pods may exist that the cache does not show.
         may_exist: bool,
     },
     #[error("cannot delete a pod")]
@@ -83,7 +83,7 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// Why something could not be created (or made ready for), if that is what failed.
+    /// The error of a create, or of a write that prepares one, if that is what failed.
     pub fn create_error(&self) -> Option<&kube::Error> {
         match self {
             StepError::CreateWorkload(error) | StepError::CreatePodGroup(error) => Some(error),
@@ -120,12 +120,12 @@ impl StepError {
         self.request_error().is_some_and(is_lost_race)
     }
 
-    /// Whether there is more to be done about the Job all the same.
+    /// Whether ended pods can be counted all the same.
     pub fn allows_counting(&self) -> bool {
         self.create_error().is_some() || matches!(self, StepError::RemoveFinalizer(_))
     }
 
-    /// Whether the cache may lack or keep pods that no event will bring or take away.
+    /// Whether the cache of pods may differ from the server in a way that no event corrects.
     pub fn needs_pod_verification(&self) -> bool {
         match self {
             StepError::CreatePods { may_exist: unsure, .. } => *unsure,
@@ -135,13 +135,13 @@ impl StepError {
         }
     }
 
-    /// Nothing where trying again is of no use, because the namespace goes, and the Job with it.
+    /// No error if the namespace is being deleted: a retry is of no use, and the Job is deleted with it.
     pub fn unless_namespace_terminating(self) -> Result<(), StepError> {
         if self.create_error().is_some_and(is_namespace_terminating) { Ok(()) } else { Err(self) }
     }
 }
 
-/// Carries out one step for one Job.
+/// Executes one step for one Job.
 pub async fn execute(ctx: &JobContext, observed: &JobSnapshot, step: NextStep) -> Result<AfterStep, StepError> {
     let job = &observed.job;
     match step {
@@ -154,7 +154,7 @@ pub async fn execute(ctx: &JobContext, observed: &JobSnapshot, step: NextStep) -
         NextStep::Adopt(pods) => pods::adopt(ctx, job, &pods).await,
         NextStep::CreatePods(slots, group) => pods::create(ctx, observed, &slots, group.as_ref()).await,
         NextStep::DeleteWithoutCounting(pods) => {
-            // Without the finalizer first: what the controller itself takes away is no failure of the Job.
+            // The finalizer goes first: a pod that the controller deletes is not a failure of the Job.
             let held: Vec<_> = pods.iter().filter(|pod| has_tracking_finalizer(pod)).cloned().collect();
             remove_tracking_finalizers(ctx, &held).await?;
             pods::delete_all(ctx, job, &pods).await
@@ -163,7 +163,7 @@ pub async fn execute(ctx: &JobContext, observed: &JobSnapshot, step: NextStep) -
         NextStep::WriteStatus(status, news) => write_status(ctx, job, &status, &news).await,
         NextStep::RemoveFinalizers(pods) => {
             let then = remove_tracking_finalizers(ctx, &pods).await?;
-            // A pod is let go once, so here each failure is seen once.
+            // The finalizer of a pod is removed once, so each failure is counted once here.
             let shape = JobParams::of(job, &ctx.config);
             let actions = pods.iter().filter_map(|pod| shape.as_ref()?.failure_policy_action(pod));
             actions.for_each(|action| ctx.metrics.job.failure_handled(action.name()));
@@ -177,7 +177,7 @@ pub async fn execute(ctx: &JobContext, observed: &JobSnapshot, step: NextStep) -
     }
 }
 
-/// Deletes an object of ours. Its going wakes the Job; until then nothing else is decided about it.
+/// Deletes an object of ours. The event of its deletion enqueues the Job; until then nothing else is decided.
 async fn delete_object(ctx: &JobContext, job: &JobView, made: &ManagedObject) -> Result<AfterStep, StepError> {
     let (kind, path) = kind_and_path(made);
     let options = json!({ "preconditions": { "uid": made.meta().uid }, "propagationPolicy": "Background" });
@@ -210,7 +210,7 @@ async fn create_workload(ctx: &JobContext, job: &JobView, workload: &Workload) -
             Ok(AfterStep::DecideAgain)
         }
         Err(error) => {
-            // The name holds the Job's uid, so a taken name is our own earlier create whose answer was lost.
+            // The name contains the Job's uid, so a taken name is our own earlier create whose response was lost.
             if is_already_exists(&error) {
                 let key = key_of(&workload.metadata);
                 catch_up(&ctx.client, &ctx.workloads, &key).await.map_err(StepError::CreateWorkload)?;
@@ -255,7 +255,7 @@ async fn create_pod_group(ctx: &JobContext, job: &JobView, group: &PodGroup) -> 
     }
 }
 
-/// Tells of a new group that hangs below one that is not there. Where that cannot be read, nothing is known to be wrong.
+/// Records a Warning if the parent of a new group does not exist. No Warning if the parent cannot be read.
 async fn warn_missing_parent(ctx: &JobContext, job: &JobView, group: &PodGroup) {
     let Some(parent) = &group.spec.parent_composite_pod_group_name else { return };
     let key = ObjectKey::new(&job.metadata.namespace, parent);
@@ -310,8 +310,8 @@ async fn set_expected_count(
     Ok(AfterStep::DecideAgain)
 }
 
-/// Waits until the cache shows a write that no version guards: as long as it does not, the same write would be decided on
-/// again and again. Where its event was lost, the kind is listed anew.
+/// Waits until the cache shows a write without a version precondition. Otherwise the same write would be decided again
+/// and again. If its event was lost, the kind is listed again.
 async fn wait_until_cached<V: View>(cache: &Cache<V>, key: &ObjectKey, revision: Revision) {
     cache.wait_for_revision(revision).await;
     if cache.get(key).is_some_and(|held| held.meta().resource_version < revision) {
@@ -327,7 +327,7 @@ async fn write_status(
 ) -> Result<AfterStep, StepError> {
     let path = format!("{}/status", JobView::RESOURCE.object_path(&job.metadata.key()));
     let body = json!({
-        // With the version, so that counts from an outdated Job are refused instead of written over newer ones.
+        // With the version, so that counts from an outdated Job are refused and do not overwrite newer ones.
         "metadata": { "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version },
         "status": status_patch(status),
     });
@@ -341,7 +341,7 @@ async fn write_status(
     ctx.metrics.job.status_written(job, status);
     news.iter().for_each(|news| record_event(ctx, job, news));
     if answer.revision == job.metadata.resource_version {
-        // Deciding again would come to the same write for ever.
+        // Deciding again would lead to the same write for ever.
         tracing::error!(job = %job.metadata.key(), "the server keeps another status than the one written");
         return Ok(AfterStep::AwaitEvents);
     }
@@ -349,7 +349,7 @@ async fn write_status(
     Ok(AfterStep::DecideAgain)
 }
 
-/// The whole status as a merge patch: what is not there is removed. Zero counts are left out, as upstream does.
+/// The whole status as a merge patch: absent fields are removed. Zero counts are left out, as upstream does.
 fn status_patch(status: &JobStatusView) -> Value {
     let count = |count: i32| (count != 0).then_some(count);
     let uids = |uids: &[String]| (!uids.is_empty()).then(|| uids.to_vec());
@@ -379,8 +379,8 @@ fn status_patch(status: &JobStatusView) -> Value {
     })
 }
 
-/// Whether the pods of a Job that the cache does not have may be let go. It may only lag behind that of pods, and an end
-/// that is not counted cannot be counted later, so the server is asked.
+/// Whether the pods of a Job that is not in the cache may lose their finalizer. The cache of Jobs may lag behind that
+/// of pods, and an end that is not counted cannot be counted later, so the Job is read from the server.
 pub async fn is_job_gone(ctx: &JobContext, key: &ObjectKey, uid: &str) -> Result<bool, StepError> {
     let live = read::<JobView>(&ctx.client, key).await.map_err(StepError::ReadJob)?;
     Ok(is_abandoned(uid, live.as_ref()))
@@ -390,7 +390,7 @@ fn key_of(meta: &ObjectMeta) -> ObjectKey {
     ObjectKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
-/// Refuses a JSON patch for another object that came to bear the same name.
+/// Refuses a JSON patch of another object with the same name.
 fn uid_precondition(meta: &MetaView) -> Value {
     json!({ "op": "test", "path": "/metadata/uid", "value": meta.uid })
 }
@@ -404,7 +404,7 @@ fn record_normal(ctx: &JobContext, job: &JobView, reason: &str, action: &str, me
     ctx.recorder.event(&ObjectRef::of(job), EventKind::Normal, reason, action, message);
 }
 
-/// Tells people about a failure.
+/// Records a Warning Event.
 pub fn record_warning(ctx: &JobContext, job: &JobView, reason: &str, action: &str, message: &str) {
     ctx.recorder.event(&ObjectRef::of(job), EventKind::Warning, reason, action, message);
 }

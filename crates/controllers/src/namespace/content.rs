@@ -1,4 +1,4 @@
-//! Deletes what is in a namespace, and counts what is left.
+//! Deletes the objects in a namespace, and counts what is left.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use serde_json::json;
 use super::decide::{NamespaceContent, RemainingObjects};
 use super::kinds::{NamespacedKind, NamespacedKinds};
 
-/// Deletes everything in `namespace` that is not yet being deleted, and says what is left. Pods go first: what they need
-/// stays as long as they run.
+/// Deletes everything in `namespace` that is not yet being deleted, and returns what is left. Pods go first: the
+/// objects they use stay as long as they run.
 pub async fn delete_content(client: &Client, namespace: &str, kinds: NamespacedKinds) -> NamespaceContent {
     let mut found = NamespaceContent { discovery_errors: kinds.failures, ..NamespaceContent::default() };
     let (pods, others): (Vec<NamespacedKind>, Vec<NamespacedKind>) =
@@ -40,10 +40,10 @@ async fn delete_kind(client: &Client, namespace: &str, kind: &NamespacedKind) ->
         return Ok(count(kind, &objects));
     }
     let path = kind.path(namespace);
-    // Whatever a kind's own default is: nothing in this namespace is to be left behind.
+    // Whatever the default of the kind is: nothing in this namespace is to be left behind.
     let options = json!({ "propagationPolicy": "Background" });
     if kind.deletes_collections {
-        // The answer is a list, of which nothing is read.
+        // The response is a list, which is not read.
         delete(client, &path, &options).await?;
     } else {
         for object in staying {

@@ -1,11 +1,11 @@
-//! Which kinds live in namespaces, as the server tells.
+//! The namespaced kinds of the server, by discovery.
 
 use std::collections::BTreeSet;
 
 use kube::Client;
 use runtime::discovery::{ApiGroup, ApiGroupList, ApiResource, ApiResourceList, get_document};
 
-/// A kind whose objects live in namespaces and can be deleted.
+/// A namespaced kind whose objects can be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespacedKind {
     /// API group; empty for the core group.
@@ -30,16 +30,16 @@ impl NamespacedKind {
     }
 }
 
-/// The kinds that could be found out, and why others could not.
+/// The discovered kinds, and the errors of discovery.
 #[derive(Debug, Default)]
 pub struct NamespacedKinds {
-    /// In the order in which the server tells of them.
+    /// In the order of discovery.
     pub kinds: Vec<NamespacedKind>,
     /// One text per group version that could not be read.
     pub failures: Vec<String>,
 }
 
-/// Asks the server for its kinds. Each is taken once, in the version that its group prefers where that has it.
+/// Discovers the kinds of the server. Each is listed once, in the preferred version of its group if that has it.
 pub async fn discover(client: &Client) -> NamespacedKinds {
     let mut kinds = NamespacedKinds::default();
     let mut seen = BTreeSet::new();

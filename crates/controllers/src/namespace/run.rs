@@ -1,4 +1,4 @@
-//! The loop: a namespace that is deleted is looked at until it is empty.
+//! The loop: a deleted namespace is reconciled until it is empty.
 
 use api::clock::rfc3339;
 use api::views::{Condition, NamespaceView, ObjectKey, View};
@@ -25,7 +25,7 @@ async fn watch(ctx: &NamespaceContext, queue: &WorkQueue<String>) {
     let mut cursor = ctx.namespaces.subscribe();
     loop {
         let CacheChange { old, new } = cursor.next().await;
-        // A new status is our own, and no reason to look again.
+        // A new status is our own write, and no reason to reconcile again.
         if let Some(namespace) = new.filter(|new| awaits_finalize(new) && !old.is_some_and(|old| awaits_finalize(&old)))
         {
             queue.add(namespace.metadata.name.clone());
@@ -52,7 +52,7 @@ async fn work(ctx: &NamespaceContext, queue: &WorkQueue<String>) {
     queue.work(ctx.config.workers, reconcile_key).await;
 }
 
-/// Look, say, and let go if nothing is there. `Finalize`: nothing is left to be done.
+/// Deletes the content, writes the conditions, and finalizes an empty namespace. `Finalize`: nothing is left to do.
 async fn reconcile(ctx: &NamespaceContext, name: &str) -> Result<NamespaceStep, Error> {
     let NamespaceContext { client, namespaces, clock, config, .. } = ctx;
     let path = NamespaceView::RESOURCE.object_path(&ObjectKey::new("", name));
@@ -65,7 +65,7 @@ async fn reconcile(ctx: &NamespaceContext, name: &str) -> Result<NamespaceStep, 
     if let Some(conditions) = conditions(&namespace, &found, clock.now()) {
         let status = json!({ "status": { "conditions": conditions.iter().map(condition_json).collect::<Vec<_>>() } });
         match patch(client, &format!("{path}/status"), PatchKind::Merge, &status).await {
-            // The next look compares with what was just written.
+            // The next reconcile compares with what was just written.
             Ok(answer) => namespaces.wait_for_revision(answer.revision).await,
             Err(error) if is_not_found(&error) => return Ok(NamespaceStep::Finalize),
             Err(error) => return Err(error),
@@ -78,7 +78,7 @@ async fn reconcile(ctx: &NamespaceContext, name: &str) -> Result<NamespaceStep, 
     Ok(next)
 }
 
-/// Takes our finalizer off this very namespace.
+/// Removes our finalizer from this namespace.
 async fn finalize(client: &Client, path: &str, namespace: &NamespaceView) -> Result<(), Error> {
     let mut document: Value = match get(client, path).await {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(Error::SerdeError)?,

@@ -1,4 +1,4 @@
-//! The loop: what changes becomes errands, errands become pods that go.
+//! The loop: changes become tasks, tasks delete pods.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use super::PodGcContext;
 use super::decide::{PodGcReason, beyond_threshold, force_delete_reason, is_out_of_service};
 use super::execute::mark_failed_and_delete;
 
-/// What is worked on, one after the other.
+/// A key of the work queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PodGcTask {
     /// A pod that is being deleted.
@@ -57,23 +57,23 @@ pub async fn run(ctx: PodGcContext) {
     join3(watch_nodes(&ctx, &queue, &missing), watch_pods(&ctx, &queue, &missing), work(&ctx, &queue, &missing)).await;
 }
 
-/// Since when each missing node is missed. A restart begins all quarantines anew.
+/// Since when each node is missing. A restart starts all quarantines again.
 #[derive(Default)]
 struct NodeQuarantine(Mutex<BTreeMap<String, Timestamp>>);
 
 impl NodeQuarantine {
-    /// The node is missed, and has been since the first time this was said.
+    /// The node is missing, since the first call for it.
     fn add(&self, ctx: &PodGcContext, queue: &WorkQueue<PodGcTask>, node: &str) {
         self.lock().entry(node.to_owned()).or_insert(ctx.clock.now());
         queue.add_after(PodGcTask::MissingNode(node.to_owned()), ctx.config.quarantine);
     }
 
-    /// The node is there.
+    /// The node exists.
     fn remove(&self, node: &str) {
         self.lock().remove(node);
     }
 
-    /// How much of the node's quarantine is left; none at all if it is not missed.
+    /// How much of the node's quarantine is left; `None` if it is not missing.
     fn remaining(&self, ctx: &PodGcContext, node: &str) -> Option<Duration> {
         let since = *self.lock().get(node)?;
         let missed = Duration::try_from(ctx.clock.now().duration_since(since)).unwrap_or_default();
@@ -125,7 +125,7 @@ fn node_of(ctx: &PodGcContext, pod: &PodView) -> Option<Arc<NodeView>> {
 }
 
 async fn work(ctx: &PodGcContext, queue: &WorkQueue<PodGcTask>, quarantine: &NodeQuarantine) {
-    // One after the other: nobody waits for these pods.
+    // One at a time: these pods are not urgent.
     let run = |task: PodGcTask| {
         let span = task.span();
         run_task(ctx, quarantine, task).instrument(span)
@@ -139,7 +139,7 @@ async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTa
         _ => Duration::ZERO,
     };
     if !left.is_zero() {
-        // It came back meanwhile, and is missed again.
+        // It came back in between, and is missing again.
         return WorkResult::RequeueAfter(left);
     }
     let mut failure = None;
@@ -148,7 +148,7 @@ async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTa
         Ok(pods) => {
             for (pod, reason) in pods {
                 tracing::info!(pod = %pod.metadata.key(), reason = reason.name(), "deleting a pod");
-                // One pod that is in the way must not keep the others.
+                // A pod that cannot be deleted must not block the others.
                 let ended = mark_failed_and_delete(&ctx.client, &pod, reason, ctx.clock.now()).await;
                 ctx.metrics.pod_collected(&pod.metadata.namespace, reason, ended.is_ok());
                 failure = failure.or(ended.err());
@@ -165,7 +165,7 @@ async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTa
     }
 }
 
-/// Observe and decide: the pods that an errand means, and why each goes.
+/// Observes and decides: the pods of a task to delete, each with its reason.
 async fn pods_to_delete(ctx: &PodGcContext, task: &PodGcTask) -> Result<Vec<(Arc<PodView>, PodGcReason)>, Error> {
     let because = |reason: PodGcReason| move |pod: Arc<PodView>| (pod, reason);
     Ok(match task {
@@ -191,7 +191,7 @@ fn force_deletable(ctx: &PodGcContext, pods: Vec<Arc<PodView>>) -> Vec<(Arc<PodV
     pods.into_iter().filter_map(going).collect()
 }
 
-/// Whether the node is really gone. The cache of nodes may lag behind that of pods, so the server is asked.
+/// Whether the node is really gone. The cache of nodes may lag behind that of pods, so the server is read.
 async fn is_missing(ctx: &PodGcContext, name: &str) -> Result<bool, Error> {
     let key = ObjectKey::new("", name);
     if ctx.nodes.get(&key).is_some() {

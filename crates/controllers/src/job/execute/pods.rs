@@ -1,4 +1,4 @@
-//! Writes to pods: each step is one batch of alike writes.
+//! Writes to pods: each step is one batch of the same write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,9 @@ use crate::job::pods::claims::may_adopt;
 use crate::job::pods::{PodFactory, PodSlot, job_owner};
 use crate::job::scheduling::JoinedGroup;
 
-/// Creates the pods side by side and waits until the cache shows all that were made, so that none is made twice. While
-/// no pod of the Job was ever accepted the first one goes ahead, and after a refusal no more are sent (decision 0005).
+/// Creates the pods concurrently and waits until the cache shows all of them, so that none is created twice. Until the
+/// server has accepted a pod of the Job, the first one is sent alone; after a refusal no more are sent (decision
+/// 0005).
 // Upstream: starts with one pod and doubles.
 pub(super) async fn create(
     ctx: &JobContext,
@@ -56,7 +57,7 @@ pub(super) async fn create(
                 Err(error) => {
                     refused_count += 1;
                     record_warning(ctx, job, "FailedCreate", "Create", &format!("Error creating: {}", message(&error)));
-                    // One that may have been done says more than one that was not.
+                    // An uncertain create matters more than a refused one.
                     failure = failure.filter(|held| is_uncertain(held) || !is_uncertain(&error)).or(Some(error));
                 }
             }
@@ -74,14 +75,14 @@ pub(super) async fn create(
     }
 }
 
-/// Whether nothing is known yet about what the server thinks of the Job's pods.
+/// Whether the server has not accepted a pod of the Job yet, as far as is known.
 fn is_first_creation(observed: &JobSnapshot) -> bool {
     let status = &observed.job.status;
     !observed.owns_pods() && status.succeeded == 0 && status.failed == 0
 }
 
-/// Waits until the cache has come as far as the pods that were made. False if one of them does not show even then: it is
-/// gone again, or its event was lost or is late.
+/// Waits until the cache has reached the revision of the created pods. False if one of them is missing even then: it
+/// was deleted, or its event was lost or is late.
 async fn wait_until_cached(ctx: &JobContext, job: &JobView, made: &[WriteResponse]) -> bool {
     let latest = made.iter().map(|answer| answer.revision).max().unwrap_or(Revision::ZERO);
     ctx.pods.wait_for_revision(latest).await;
@@ -92,7 +93,7 @@ async fn wait_until_cached(ctx: &JobContext, job: &JobView, made: &[WriteRespons
     made.iter().all(shows)
 }
 
-/// Deletes the pods; whether that counts for the Job depends on whether they still hold their finalizer.
+/// Deletes the pods. Those that still have the tracking finalizer are counted.
 pub(super) async fn delete_all(ctx: &JobContext, job: &JobView, pods: &[Arc<PodView>]) -> Result<AfterStep, StepError> {
     let delete_one = |pod: &Arc<PodView>| {
         let path = PodView::RESOURCE.object_path(&pod.metadata.key());
@@ -102,7 +103,7 @@ pub(super) async fn delete_all(ctx: &JobContext, job: &JobView, pods: &[Arc<PodV
     };
     let pods = stream::iter(pods.iter().map(delete_one));
     let answers: Vec<_> = pods.buffered(ctx.config.writes_in_flight).collect().await;
-    // A server may answer a delete without a revision, so there is none to wait for. Until the event comes the pods
+    // The response to a delete may have no revision, so there is none to wait for. Until the event arrives the pods
     // look active; deleting them twice does no harm, and nothing is created in their place.
     let (mut then, mut failure) = (AfterStep::AwaitEvents, None);
     for (name, answer) in answers {
@@ -124,7 +125,7 @@ pub(super) async fn delete_all(ctx: &JobContext, job: &JobView, pods: &[Arc<PodV
     failure.map_or(Ok(then), |error| Err(StepError::DeletePod(error)))
 }
 
-/// Takes the tracking finalizer off the pods; a pod that is gone has lost it too.
+/// Removes the tracking finalizer of the pods. A pod that is gone counts as done.
 pub async fn remove_tracking_finalizers(ctx: &JobContext, pods: &[Arc<PodView>]) -> Result<AfterStep, StepError> {
     let body = |pod: &PodView| {
         let mut operations = vec![uid_precondition(&pod.metadata)];
@@ -134,7 +135,7 @@ pub async fn remove_tracking_finalizers(ctx: &JobContext, pods: &[Arc<PodView>])
     patch_all(ctx, pods, body).await.map_err(StepError::RemoveFinalizer)
 }
 
-/// The same for a pod that nobody controls, as long as nobody does.
+/// The same for a pod without a controller, as long as it has none.
 pub async fn remove_orphan_finalizer(ctx: &JobContext, pod: Arc<PodView>) -> Result<AfterStep, StepError> {
     let body = |pod: &PodView| {
         let mut operations = vec![uid_precondition(&pod.metadata), version_precondition(pod)];
@@ -144,7 +145,7 @@ pub async fn remove_orphan_finalizer(ctx: &JobContext, pod: Arc<PodView>) -> Res
     patch_all(ctx, &[pod], body).await.map_err(StepError::RemoveFinalizer)
 }
 
-/// Makes the Job the controller of pods that have none, and holds them so that their ends are counted.
+/// Makes the Job the controller of pods that have none, and adds the tracking finalizer.
 pub(super) async fn adopt(ctx: &JobContext, job: &JobView, pods: &[Arc<PodView>]) -> Result<AfterStep, StepError> {
     let key = job.metadata.key();
     let live = read::<JobView>(&ctx.client, &key).await.map_err(StepError::ReadJob)?;
@@ -164,7 +165,7 @@ pub(super) async fn adopt(ctx: &JobContext, job: &JobView, pods: &[Arc<PodView>]
     patch_all(ctx, pods, body).await.map_err(StepError::ClaimPod)
 }
 
-/// Lets go of pods that the Job no longer selects; their ends are no affair of its any more.
+/// Releases pods that no longer match the Job's selector. Their ends are not counted.
 pub(super) async fn release_pods(
     ctx: &JobContext,
     job: &JobView,
@@ -185,7 +186,7 @@ pub(super) async fn release_pods(
     patch_all(ctx, pods, body).await.map_err(StepError::ClaimPod)
 }
 
-/// Patches all pods side by side and waits until the cache shows it.
+/// Patches all pods concurrently and waits until the cache shows it.
 async fn patch_all(
     ctx: &JobContext,
     pods: &[Arc<PodView>],
@@ -197,7 +198,7 @@ async fn patch_all(
     };
     let writes = stream::iter(pods.iter().map(patch_one));
     let answers: Vec<_> = writes.buffered(ctx.config.writes_in_flight).collect().await;
-    // With its last finalizer a pod that is being deleted goes, and its going wakes the Job.
+    // A pod that is being deleted goes with its last finalizer, and that event enqueues the Job.
     let mut then =
         if pods.iter().any(|pod| pod.metadata.is_deleting()) { AfterStep::AwaitEvents } else { AfterStep::DecideAgain };
     let (mut latest, mut failure) = (Revision::ZERO, None);
@@ -214,7 +215,7 @@ async fn patch_all(
     failure.map_or(Ok(then), Err)
 }
 
-/// Only this finalizer of this pod, whatever else changed meanwhile; nothing where the pod does not hold it.
+/// Removes only this finalizer of this pod, whatever else has changed; nothing if the pod does not have it.
 fn finalizer_removal_ops(pod: &PodView) -> Vec<Value> {
     let position = pod.metadata.finalizers.iter().position(|held| held == TRACKING_FINALIZER);
     let remove = |position: usize| {
@@ -227,12 +228,12 @@ fn finalizer_removal_ops(pod: &PodView) -> Vec<Value> {
     position.map(remove).unwrap_or_default()
 }
 
-/// Refuses the patch if anything about the pod is not as it was: it may have got a controller.
+/// Refuses the patch if the pod has changed: it may have a controller by now.
 fn version_precondition(pod: &PodView) -> Value {
     json!({ "op": "test", "path": "/metadata/resourceVersion", "value": pod.metadata.resource_version.to_string() })
 }
 
-/// Adds to a list, which the API leaves out while it is empty.
+/// Appends to a list. The API leaves out an empty list.
 fn append_op(list: &str, is_empty: bool, value: Value) -> Value {
     if is_empty {
         json!({ "op": "add", "path": list, "value": [value] })

@@ -1,7 +1,7 @@
-//! Which pods are the Job's: by selector, whoever made them.
+//! Which pods belong to the Job: by selector, whichever client created them.
 //!
-//! A pod that matches and that nobody controls is adopted; one that no longer matches is let go of. Neither happens for
-//! a Job that is on its way out, or over, or somebody else's.
+//! A pod that matches and has no controller is adopted; one that no longer matches is released. Neither happens for a
+//! Job that is being deleted, has ended, or is managed by another controller.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use runtime::Cache;
 
 use crate::job::job_params::{is_finished, is_managed_by_others};
 
-/// A Job's pods, and those that change hands.
+/// A Job's pods, and those to release or adopt.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     /// The Job's own.
     pub own: Vec<Arc<PodView>>,
     /// Still controlled by the Job, but no longer selected.
     pub to_release: Vec<Arc<PodView>>,
-    /// Selected, and controlled by nobody.
+    /// Selected, without a controller.
     pub to_adopt: Vec<Arc<PodView>>,
 }
 
-/// Sorts the pods that the Job controls, and those that nobody controls.
+/// Sorts the pods that the Job controls, and those without a controller.
 pub fn claim(job: &JobView, controlled: Vec<Arc<PodView>>, uncontrolled: Vec<Arc<PodView>>) -> Claims {
     let Some(selector) = selector(job).filter(|_| can_claim(job)) else {
         return Claims { own: controlled, ..Claims::default() };
@@ -36,7 +36,7 @@ pub fn claim(job: &JobView, controlled: Vec<Arc<PodView>>, uncontrolled: Vec<Arc
     Claims { own, to_release: strays, to_adopt: uncontrolled.into_iter().filter(is_loose).collect() }
 }
 
-/// Pods that nobody controls and that the Job may select.
+/// Pods without a controller that the Job may select.
 pub fn uncontrolled(job: &JobView, pods: &Cache<PodView>) -> Vec<Arc<PodView>> {
     if !can_claim(job) {
         return Vec::new();
@@ -50,7 +50,7 @@ pub fn uncontrolled(job: &JobView, pods: &Cache<PodView>) -> Vec<Arc<PodView>> {
     }
 }
 
-/// The Jobs that would adopt this pod, which nobody controls.
+/// The Jobs that would adopt this pod, which has no controller.
 pub fn adopters(pod: &PodView, jobs: &Cache<JobView>) -> Vec<Arc<JobView>> {
     let mut handles = (PodView::BY_ORPHAN_LABEL.values)(pod);
     handles.push(format!("{}/", pod.metadata.namespace));
@@ -66,16 +66,15 @@ pub fn list_path(job: &JobView, pods: &str) -> String {
     if labels.is_empty() { pods.to_owned() } else { format!("{pods}?labelSelector={}", labels.join(",")) }
 }
 
-/// The Job by its key, if it may adopt: that is asked of the server, where a deletion shows first.
+/// Whether the Job, as read from the server, may adopt. The server has a deletion before the cache does.
 pub fn may_adopt(live: Option<&JobView>, key: &ObjectKey, uid: &str) -> bool {
     live.is_some_and(|job| job.metadata.key() == *key && job.metadata.uid == uid && !job.metadata.is_deleting())
 }
 
-/// Whether a pod that names the Job `uid` as its controller will never be counted, so that its finalizer only holds it
-/// up. `live` is the Job that bears the name now. What finalizers mean to a controller of somebody else is not for us to
-/// say.
-// Upstream: a later Job of the same name that others look after keeps the finalizers too, and so pods that lost their own
-// Job just before stay for ever.
+/// Whether a pod with the Job `uid` as its controller will never be counted, so that its finalizer only delays its
+/// deletion. `live` is the Job that has the name now. Finalizers of Jobs of other controllers are left alone.
+// Upstream: a later Job of the same name that others look after keeps the finalizers too, and so pods that lost their
+// own Job just before stay for ever.
 pub fn is_abandoned(uid: &str, live: Option<&JobView>) -> bool {
     live.is_none_or(|job| job.metadata.uid != uid || (!is_managed_by_others(job) && is_finished(job)))
 }

@@ -1,8 +1,8 @@
-//! Jobs of which it is not known whether the cache shows all their pods.
+//! Jobs whose pods may be incomplete in the cache.
 //!
-//! A create whose answer was lost may have made a pod of unknown name, and an event may be late or lost. Deciding from
-//! such a cache would make a pod twice; so before anything else is decided about such a Job, the server is asked. This
-//! lives in memory alone: a restart reads everything from the server anyway.
+//! A create whose response was lost may have created a pod with an unknown name, and an event may be late or lost. A
+//! decision from such a cache could create a pod twice, so the pods of such a Job are listed on the server first. This
+//! is only in memory: a restart lists everything anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,12 +22,12 @@ use crate::job::observe::is_controlled_by;
 pub struct Expectations(Mutex<BTreeSet<String>>);
 
 impl Expectations {
-    /// From now on nothing is certain about the pods of this Job.
+    /// Marks the cached pods of this Job as possibly incomplete.
     pub fn mark_uncertain(&self, uid: &str) {
         self.lock().insert(uid.to_owned());
     }
 
-    /// Asks the server if there are doubts about the Job, and returns once the cache agrees.
+    /// If the Job is marked, lists its pods on the server and returns once the cache agrees.
     pub async fn verify(&self, ctx: &JobContext, job: &JobView) -> Result<(), StepError> {
         let uid = &job.metadata.uid;
         if !self.lock().contains(uid) {

@@ -1,4 +1,4 @@
-//! What `spec.podFailurePolicy` says about a failed pod (KEP-3329).
+//! The rules of `spec.podFailurePolicy` applied to a failed pod (KEP-3329).
 
 use api::views::{ContainerStatusView, PodView};
 use k8s_openapi::api::batch::v1::{
@@ -6,7 +6,7 @@ use k8s_openapi::api::batch::v1::{
     PodFailurePolicyRule,
 };
 
-/// What a rule wants done about a failure.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicyAction {
     /// It counts, as it would without the rule.
@@ -30,7 +30,7 @@ impl FailurePolicyAction {
         }
     }
 
-    /// What the rule says. An action that this version does not know is no rule at all, as the API asks for.
+    /// The action of a rule. A rule with an unknown action is skipped, as the API requires.
     fn of(rule: &PodFailurePolicyRule) -> Option<FailurePolicyAction> {
         let known = [
             FailurePolicyAction::Count,
@@ -45,7 +45,7 @@ impl FailurePolicyAction {
 /// The rule that decides about a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchedRule {
-    /// What it wants done.
+    /// Its action.
     pub action: FailurePolicyAction,
     /// Why it applies, in words; the text that the API shows for `FailJob`.
     pub message: String,

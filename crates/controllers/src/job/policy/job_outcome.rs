@@ -1,4 +1,4 @@
-//! Whether the Job has reached its end, and which.
+//! Whether the Job has ended, and how.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::job::status::tally::Tally;
 /// Why a Job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobOutcome {
-    /// Well or not.
+    /// Whether it succeeded.
     pub succeeded: bool,
     /// CamelCase reason, the same on the interim and on the final condition.
     pub reason: String,
@@ -42,8 +42,8 @@ impl JobOutcome {
     /// Once the verdict is written, the controller deletes the active pods. Such a pod did not fail by itself: it is a
     /// failure of a Job that failed, but its index has not failed, and it does not count at all in a Job that
     /// succeeded. What a rule of the Job leaves out of the counts stays out.
-    // Upstream: counts, deletes and releases the active pods in one sync, from pods as they were before the deletion. A
-    // sync that is cut short between these counts the same pods by other rules afterwards; here a restart changes
+    // Upstream: counts, deletes and releases the active pods in one sync, from pods as they were before the deletion.
+    // A sync that is cut short between these counts the same pods by other rules afterwards; here a restart changes
     // nothing.
     pub fn pod_outcome(&self, params: &JobParams<'_>, pod: &PodView) -> Option<PodOutcome> {
         let end = params.pod_outcome(pod);
@@ -58,7 +58,7 @@ impl JobOutcome {
     }
 }
 
-/// The verdict on a Job, if there is one yet. A verdict once written stands, whatever the pods do later.
+/// The outcome of a Job, if there is one yet. An outcome that is in the status stands, whatever the pods do later.
 pub fn job_outcome(job: &JobView, params: &JobParams<'_>, tally: &Tally, now: Timestamp) -> Option<JobOutcome> {
     if let Some(written) = recorded_outcome(job, true).or_else(|| recorded_outcome(job, false)) {
         return Some(written);
@@ -82,7 +82,7 @@ pub fn job_outcome(job: &JobView, params: &JobParams<'_>, tally: &Tally, now: Ti
     None
 }
 
-/// What only Indexed Jobs can come to.
+/// Outcomes that only Indexed Jobs have.
 fn indexed_outcome(params: &JobParams<'_>, tally: &Tally) -> Option<JobOutcome> {
     let CompletionMode::Indexed { completions } = params.completion_mode else { return None };
     if let Some(PerIndexLimits { max_failed_indexes: indexes_max, .. }) = params.per_index_limits {
@@ -107,8 +107,8 @@ fn new(succeeded: bool, reason: &str, message: &str) -> Option<JobOutcome> {
 pub fn deadline_in(job: &JobView, params: &JobParams<'_>, now: Timestamp) -> Option<Duration> {
     let seconds = job.spec.active_deadline_seconds.filter(|_| !params.suspended)?;
     let active_for = now.duration_since(job.status.start_time?);
-    // Saturating: any number of seconds is a deadline, and on a clock that was set back the Job has been active for less
-    // than nothing.
+    // Saturating: any number of seconds is a deadline, and on a clock that was set back the Job has been active for
+    // less than nothing.
     let left = SignedDuration::from_secs(seconds).saturating_sub(active_for);
     Some(left.try_into().unwrap_or(Duration::ZERO))
 }

@@ -18,7 +18,7 @@ pub enum PodOutcome {
     FailedIndex,
     /// It has failed, and a rule of the Job says that this does not count.
     Ignored,
-    /// It was put out of the way by somebody who needed the room, which says nothing about the program in it.
+    /// It was preempted, evicted or released. That does not count as a failure of the program.
     Disrupted,
     /// It was deleted because the Job had succeeded without it. That counts nowhere.
     Stopped,
@@ -63,7 +63,7 @@ impl JobParams<'_> {
             .map(|matched| matched.message)
     }
 
-    /// What a rule of the Job wants done about this pod, if one applies.
+    /// The action of the Job's rule for this pod, if one applies.
     pub fn failure_policy_action(&self, pod: &PodView) -> Option<FailurePolicyAction> {
         self.matched_rule(pod).map(|matched| matched.action)
     }
@@ -75,9 +75,9 @@ impl JobParams<'_> {
     }
 }
 
-/// Reasons of the condition `DisruptionTarget` that say nothing about the program in the pod: a preemption, a gang that was
-/// left half bound, a drain, a node that is gone, a node that nobody should be on. What the kubelet ends by itself
-/// (`TerminationByKubelet`) is not among them: a pod that uses up the node's memory would do so again and again.
+/// Reasons of the condition `DisruptionTarget` that are no failure of the program: preemption, release of a half-bound
+/// gang, drain, a lost node, a NoExecute taint. `TerminationByKubelet` is not among them: a pod that uses up the
+/// node's memory would do so again and again.
 const DISRUPTION_REASONS: [&str; 5] = [
     "PreemptionByScheduler",
     PodView::RELEASED_BY_SCHEDULER,
@@ -86,7 +86,7 @@ const DISRUPTION_REASONS: [&str; 5] = [
     "DeletionByTaintManager",
 ];
 
-/// Whether somebody who needed the room put the pod out of the way.
+/// Whether the pod was disrupted for one of [`DISRUPTION_REASONS`].
 pub fn is_disrupted(pod: &PodView) -> bool {
     let is_it = |held: &Condition| held.kind == "DisruptionTarget" && held.status == "True";
     pod.status.conditions.iter().any(|held| is_it(held) && DISRUPTION_REASONS.contains(&held.reason.as_str()))
@@ -109,13 +109,13 @@ pub fn finished_at(pod: &PodView) -> Timestamp {
         .unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Whether the pod failed before anybody asked for its deletion. What is deleted ends because of that.
+/// Whether the pod failed before its deletion was requested. A deleted pod ends because of the deletion.
 pub fn failed_before_deletion(pod: &PodView) -> bool {
     let ended_first = || deletion_requested_at(pod).is_none_or(|asked| finished_at(pod) < asked);
     pod.status.phase == PodPhase::Failed && ended_first()
 }
 
-/// The API tells when the pod has to be gone, not when that was asked for.
+/// The API has the time when the pod must be gone, not when the deletion was requested.
 fn deletion_requested_at(pod: &PodView) -> Option<Timestamp> {
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).into());
     pod.metadata.deletion_timestamp?.checked_sub(grace).ok()

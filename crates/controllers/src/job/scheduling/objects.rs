@@ -26,20 +26,20 @@ use crate::job::settings::{ChildOwners, GROUPS_LABEL, GroupsLabel, wants_objects
 /// Names the template of the parent's Workload that this Job is an instance of; its presence delegates the PodGroup.
 pub use workloadbuilder::group_annotations::GROUP_TEMPLATE_ANNOTATION as TEMPLATE_ANNOTATION;
 
-/// Which of the scheduling objects are the Job controller's to look after.
+/// Which of the scheduling objects the Job controller manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagementMode {
     /// A root Job: both.
     ManageBoth,
-    /// A child whose parent made the Workload and asked the child for the PodGroup.
+    /// A child: the parent created the Workload and delegates the PodGroup to the Job.
     ManagePodGroupOnly,
-    /// The Job names a Workload of somebody else, whose group its pods join.
+    /// The Job names a Workload in `spec.workloadRef`, whose group its pods join.
     JoinNamed,
-    /// Somebody else brings the PodGroup along, or nobody wants one.
+    /// The PodGroup is created by another controller, or the Job has none.
     ManageNone,
 }
 
-/// Decides who looks after the scheduling objects of `job`.
+/// Which scheduling objects of `job` this controller manages.
 pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> ManagementMode {
     let brings_group = job.spec.template.scheduling_group.is_some();
     if !gates.enabled(Gate::WorkloadWithJob)
@@ -84,8 +84,8 @@ pub fn no_objects_reason(job: &JobView, gates: &Gates, child_owners: &ChildOwner
     }
 }
 
-/// Whom the Workload to look for names as its `controllerRef`. A child has several, of which the first counts that there is
-/// a Workload for.
+/// Whom the Workload to look for names as its `controllerRef`. A child has several, of which the first counts that
+/// there is a Workload for.
 // Upstream: only the Workload of the parent is found, so that a child in a tree of three levels has none.
 pub fn workload_owners(job: &JobView, mode: ManagementMode, owner_chain: Option<&CachedOwnerChain>) -> Vec<OwnerRef> {
     match mode {
@@ -123,7 +123,7 @@ impl JoinedGroup {
     }
 }
 
-/// Why the pods are not scheduled as the Job asks: they are plain, or their group lacks something.
+/// Why the pods are not scheduled as the Job requests: they are plain, or their group lacks fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     /// CamelCase reason of condition and event.
@@ -140,7 +140,7 @@ impl Fallback {
     /// Reason of a child that waits for the Workload of an owner.
     pub const PARENT_NOT_FOUND: &str = "ParentWorkloadNotFound";
 
-    /// Whether the Job's status says so already.
+    /// Whether the Job's status has it already.
     pub fn is_in_status(&self, job: &JobView) -> bool {
         let noted = |condition: &Condition| condition.reason == self.reason && condition.message == self.message;
         let mut conditions = job.status.conditions.iter();
@@ -152,7 +152,7 @@ impl Fallback {
 /// What stands between a Job and its pods.
 #[derive(Clone, Debug)]
 pub enum Scheduling {
-    /// An object of ours has to go.
+    /// An object of ours is to be deleted.
     NeedsRemoval(ManagedObject),
     /// There is no Workload yet: this one is to be created.
     NeedsWorkload(Box<Workload>),
@@ -160,9 +160,9 @@ pub enum Scheduling {
     NeedsPodGroup(Box<PodGroup>),
     /// The Job's size moved on and an object we made has to follow.
     NeedsMinCount(MinCountUpdate),
-    /// What the Job asks for cannot be had here or is not there yet; once it is, the Job is woken.
+    /// What the Job requests is not available here or does not exist yet. Its event enqueues the Job.
     Blocked(Fallback),
-    /// Whose Workload is to be looked for could not be asked. Nothing is made and nothing said until it could.
+    /// The owners of the Job could not be read. Nothing is created and no condition is set until they are.
     OwnersUnknown,
     /// Pods join this group.
     Join(JoinedGroup),
@@ -281,8 +281,8 @@ fn blocked_on_owner(owner_chain: Option<&CachedOwnerChain>) -> Scheduling {
     Scheduling::Blocked(Fallback { reason: Fallback::PARENT_NOT_FOUND, message })
 }
 
-/// A Job with pods whose Workload or PodGroup is not there, or not any more: none is made now (`removal::may_create`), and
-/// pods that come from now on are plain. One that was to be a gang says so.
+/// A Job with pods whose Workload or PodGroup is not there, or not any more: none is made now (`removal::may_create`),
+/// and pods that come from now on are plain. One that was to be a gang says so.
 fn missing_object(kind: &str, is_gang: bool) -> Scheduling {
     let reason = if kind == "Workload" { "WorkloadMissing" } else { "PodGroupMissing" };
     let message = format!(
@@ -316,7 +316,8 @@ fn no_template_message(job: &JobView, workload: &WorkloadView, mode: ManagementM
 }
 
 /// Whether the garbage collector deletes the group together with the Job: this controller made it for the Job, and its
-/// other owners go with the Job too. A group that outlives the Job would keep the Job's pods, whose second owner it is.
+/// other owners go with the Job too. A group that outlives the Job would keep the Job's pods, whose second owner it
+/// is.
 fn is_deleted_with_job(group: &PodGroupView, observed: &JobSnapshot) -> bool {
     let job = &observed.job;
     let is_job = |owner: &OwnerRef| owner.uid == job.metadata.uid;
@@ -382,8 +383,9 @@ pub(super) fn pod_group(
     let metadata =
         ObjectMeta { name: Some(key.name.clone()), namespace: Some(key.namespace.clone()), ..ObjectMeta::default() };
     let stored = Workload { metadata, spec: workload.spec.clone() };
-    // A child leaves the Workload to its parent, and tells its group from those of its siblings by its uid. The group of
-    // a Workload that Jobs name is no Job's own. A user's Workload outlives the Job, the group made from it does not.
+    // A child leaves the Workload to its parent, and tells its group from those of its siblings by its uid. The group
+    // of a Workload that Jobs name is no Job's own. A user's Workload outlives the Job, the group made from it does
+    // not.
     let (instance, owner, group_owners) = match mode {
         ManagementMode::JoinNamed => ("", None, vec![non_controller_owner(workload)]),
         ManagementMode::ManageBoth if is_ours(&workload.metadata, job) => {

@@ -1,7 +1,7 @@
-//! Asks the server for the owners above the parents of Jobs, and remembers them.
+//! Reads the owners above the parents of Jobs from the server, and caches them.
 //!
-//! Only for children that find no Workload of their parent. This lives in memory alone: after a restart the server is
-//! asked again.
+//! Only for children whose parent has no Workload. The cache is only in memory: after a restart the server is read
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ struct OwnerCacheState {
 type ParentKey = (String, String);
 
 impl OwnerCache {
-    /// Asks the server if it has to be known who is above the Job's parent, and returns once it is.
+    /// Reads the owners above the Job's parent if they are needed and not known.
     pub async fn refresh(&self, ctx: &JobContext, job: &JobView) -> Result<(), StepError> {
         let Some(parent) = self.parent_to_look_up(ctx, job) else { return Ok(()) };
         let mut lineage = OwnerChain::from(parent.clone());
@@ -132,7 +132,7 @@ fn key_of(job: &JobView, parent: &OwnerRef) -> ParentKey {
     (controller_ref(&job.metadata.namespace, parent), parent.uid.clone())
 }
 
-/// What the server says of an owner. An error is one that passes by itself.
+/// Reads an owner from the server. An error is one that is worth a retry.
 async fn look_up_owner(client: &kube::Client, namespace: &str, owner: &OwnerRef) -> Result<OwnerLookup, kube::Error> {
     let answer = async {
         let OwnerRef { api_version, kind, name, .. } = owner;

@@ -1,7 +1,7 @@
-//! Objects of ours that have to go: those of a suspended Job where the setting says so, and those that were made before
-//! the cache had shown what a user had made for the same Job.
+//! Objects of ours to delete: those of a suspended Job with `onSuspend: delete`, and those that were created before
+//! the cache showed an object of a user for the same Job.
 //!
-//! Only objects that this controller made are ever deleted; the PodGroup goes before its Workload.
+//! Only objects that this controller created are deleted; the PodGroup is deleted before its Workload.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::job::Config;
 use crate::job::observe::JobSnapshot;
 use crate::job::settings::OnSuspend;
 
-/// Whether the Job has to do without objects of ours for now.
+/// Whether the Job must have no objects of ours for now.
 pub fn must_delete_objects(observed: &JobSnapshot, config: &Config) -> bool {
     let suspended = observed.job.spec.suspend.unwrap_or(false);
     suspended && config.on_suspend == OnSuspend::Delete && all_ended(observed)
 }
 
-/// Whether objects may come into being: while the Job owns no pod in any phase (S000-33), for what is there stays as it
-/// is, and half a gang would be none; and when a suspended Job is resumed whose objects were taken away.
+/// Whether objects may come into being: while the Job owns no pod in any phase (S000-33), for what is there stays as
+/// it is, and half a gang would be none; and when a suspended Job is resumed whose objects were taken away.
 pub fn may_create(observed: &JobSnapshot, config: &Config) -> bool {
     // The status says so until the pods are made, so that a crash on the way changes nothing.
     let resumes = || Condition::is_true(&observed.job.status.conditions, "Suspended");
     !observed.owns_pods() || (config.on_suspend == OnSuspend::Delete && resumes() && all_ended(observed))
 }
 
-/// The next object of ours that has to go.
+/// The next object of ours to delete.
 pub fn next_to_delete(observed: &JobSnapshot, config: &Config) -> Option<ManagedObject> {
     if must_delete_objects(observed, config) {
         return find_ours(&observed.pod_groups, observed)
@@ -54,8 +54,8 @@ pub fn next_to_delete(observed: &JobSnapshot, config: &Config) -> Option<Managed
     find_ours(&observed.pod_groups, observed).filter(|_| beside).map(|group| ManagedObject::PodGroup(group.clone()))
 }
 
-/// Whether there is one of ours and one of somebody else. By then ours was made blindly: a create waits until the cache
-/// shows it, and with it everything that was there before.
+/// Whether there is one of ours and one of somebody else. By then ours was made blindly: a create waits until the
+/// cache shows it, and with it everything that was there before.
 fn has_ours_and_another<V: View>(objects: &[Arc<V>], observed: &JobSnapshot) -> bool {
     objects.len() == 2 && objects.iter().filter(|object| is_ours(object.meta(), &observed.job)).count() == 1
 }

@@ -1,4 +1,4 @@
-//! What a Job says about the place of its group: the condition `PodGroupScheduled`, in the scheduler's words.
+//! The Job's condition `PodGroupScheduled`, with the scheduler's reason and message about its PodGroup.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
 /// Type of the PodGroup's condition about what it lacks since.
 const DEGRADED: &str = "Degraded";
 
-/// What the scheduler says of a group as a whole.
+/// The scheduler's conditions of a group.
 pub fn scheduler_conditions(group: &PodGroupView) -> impl Iterator<Item = &Condition> {
     let conditions = group.status.conditions.iter();
     conditions.filter(|condition| [INITIALLY_SCHEDULED, DEGRADED].contains(&condition.kind.as_str()))
 }
 
-/// Says on the Job what its group waits for. A Job whose group is placed at once is not told so: that would cost each Job
-/// a write.
+/// Sets the condition that says what the group waits for. A group that is placed at once gets none: that would cost
+/// each Job a write.
 pub fn set_group_condition(
     status: &mut JobStatusView,
     observed: &JobSnapshot,
@@ -34,7 +34,7 @@ pub fn set_group_condition(
     now: Timestamp,
 ) {
     let Some(group) = group_of(observed, scheduling) else {
-        // What is not there waits for nothing; its numbers would stand for ever.
+        // Without a group nothing waits, and the numbers of the condition would stay for ever.
         status.conditions.retain(|condition| !is_waiting_for_placement(condition));
         return;
     };
@@ -77,8 +77,8 @@ fn waiting_reason<'a>(
     is_waiting.then(|| (lacks.reason.as_str(), format!("{}{}", lacks.message, remedies(group, observed, evaluation))))
 }
 
-/// What to do where a gang waits for pods that never come, because the Job has done their work: of groups that the Job
-/// controller made it sets the annotation itself.
+/// The remedy for a gang that waits for pods that will not be created, because their work is done. The Job controller
+/// sets the annotation itself on groups that it created.
 fn remedies(group: &PodGroupView, observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> String {
     let count = expected_count::remaining_count(evaluation.params, evaluation.tally);
     let never_comes =

@@ -1,9 +1,9 @@
-//! The status a Job should have, and the pods that may be let go because it has it.
+//! The status that a Job should have, and the pods whose tracking finalizer may be removed because of it.
 //!
-//! A pod's end is counted exactly once, however often the controller dies (KEP-2307): the end is first *recorded* in the
-//! status (its uid among the uncounted, or its index among the completed), then the pod loses the tracking finalizer,
-//! and only when that is seen the uid moves into the count. Each of these is one write; a crash between any two leaves a
-//! state from which the next write follows.
+//! A pod's end is counted exactly once, however often the controller dies (KEP-2307): the end is first *recorded* in
+//! the status (its uid among the uncounted, or its index among the completed), then the pod loses the tracking
+//! finalizer, and only when that is seen the uid moves into the count. Each of these is one write; a crash between any
+//! two leaves a state from which the next write follows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::job::policy::job_outcome::JobOutcome;
 use crate::job::policy::pod_outcome::PodOutcome;
 use crate::job::scheduling::{Fallback, JoinedGroup, Scheduling};
 
-/// Something worth an event once the status that says so is written.
+/// An Event to record once the status is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEvent {
     /// Whether it is a warning.
@@ -41,16 +41,16 @@ impl JobEvent {
     }
 }
 
-/// What was made of a Job and its pods, from which its status follows.
+/// The evaluation of a Job and its pods, from which its status follows.
 #[derive(Debug)]
 pub struct JobEvaluation<'a> {
-    /// What it asks for.
+    /// Its spec with defaults.
     pub params: &'a JobParams<'a>,
-    /// What its pods add up to.
+    /// The sums over its pods.
     pub tally: &'a Tally,
     /// Pods that are still needed although they failed.
     pub retries: &'a IndexRetries,
-    /// Its end, if it has come to one.
+    /// Its outcome, if it has ended.
     pub outcome: Option<&'a JobOutcome>,
 }
 
@@ -61,9 +61,9 @@ impl JobEvaluation<'_> {
     }
 }
 
-/// The status that follows from what was observed, and what to tell people when it is written. `scheduling` is what was
-/// found of the Job's group; a Job that is decided or goes away needs none, and what its status says of it stays: it may
-/// be why it came to that.
+/// The status that follows from what was observed, and what to tell people when it is written. `scheduling` is what
+/// was found of the Job's group; a Job that is decided or goes away needs none, and what its status says of it stays:
+/// it may be why it came to that.
 pub fn next_status(
     observed: &JobSnapshot,
     evaluation: &JobEvaluation<'_>,
@@ -94,7 +94,8 @@ pub fn next_status(
     (status, news)
 }
 
-/// Pods that may be let go, at most one batch: their end is in the written status, or never will be.
+/// Pods whose tracking finalizer may be removed, at most one batch: their end is in the written status, or never will
+/// be.
 pub fn pods_to_remove_finalizer(observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> Vec<Arc<PodView>> {
     let job = &observed.job;
     let JobEvaluation { params: shape, retries, .. } = *evaluation;
@@ -142,7 +143,7 @@ fn start_or_suspend(
     }
 }
 
-/// Says on the Job itself why its pods are not scheduled as a group (S000-36, S000-39, S000-43).
+/// Sets the condition that explains why the pods are not scheduled as a group (S000-36, S000-39, S000-43).
 fn set_fallback_condition(
     status: &mut JobStatusView,
     scheduling: &Scheduling,
@@ -175,7 +176,7 @@ fn set_fallback_condition(
     }
     let goes_on = matches!(scheduling, Scheduling::Join(_) | Scheduling::Plain(_));
     if goes_on {
-        // A child that was seen before its parent's Workload has nothing to tell afterwards.
+        // A child that was cached before its parent's Workload needs no condition afterwards.
         conditions.retain(|held| held.kind != Fallback::BLOCKED_CONDITION || held.reason != Fallback::PARENT_NOT_FOUND);
     }
     if goes_on && Condition::is_true(conditions, Fallback::BLOCKED_CONDITION) {
@@ -183,12 +184,12 @@ fn set_fallback_condition(
     }
 }
 
-/// A text that is the same while only its counts change, which is no news.
+/// A text without its counts. A change of only the counts causes no Event.
 fn without_numbers(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
-/// Moves ends along: uids whose pod was let go into the counts, new ends into the records. True if all found room.
+/// Counts recorded uids whose pod has no finalizer any more, and records new ends. True if all could be recorded.
 fn count_and_record(status: &mut JobStatusView, observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> bool {
     let JobEvaluation { params: shape, retries, .. } = *evaluation;
     let held: Vec<&Arc<PodView>> = observed.pods.iter().filter(|pod| has_tracking_finalizer(pod)).collect();
@@ -204,7 +205,7 @@ fn count_and_record(status: &mut JobStatusView, observed: &JobSnapshot, evaluati
     for (pod, end) in succeeded_first(&ends) {
         let has_room = uncounted.succeeded.len() + uncounted.failed.len() < shape.max_uncounted_pods;
         match end {
-            // The index says it all, in no room.
+            // The index records it and needs no uid.
             PodOutcome::Succeeded if shape.completion_mode != CompletionMode::NonIndexed => {}
             PodOutcome::Succeeded if has_room => uncounted.succeeded.push(pod.metadata.uid.clone()),
             PodOutcome::Failed | PodOutcome::FailedIndex if has_room => uncounted.failed.push(pod.metadata.uid.clone()),
@@ -226,7 +227,7 @@ fn count_and_record(status: &mut JobStatusView, observed: &JobSnapshot, evaluati
     all_recorded
 }
 
-/// A recorded pod that is no longer held is counted.
+/// A recorded pod without the tracking finalizer is counted.
 fn count_recorded_pods(status: &mut JobStatusView, uncounted: &mut UncountedPodsView, held: &[&Arc<PodView>]) {
     let held: BTreeSet<&str> = held.iter().map(|pod| pod.metadata.uid.as_str()).collect();
     let let_go = |uids: &mut Vec<String>| {
@@ -267,8 +268,7 @@ fn finish(
     news.push(JobEvent::normal("Completed", "Job completed"));
 }
 
-/// Sets a condition; false if it already said so. Its time is that of its status: other words for the same are no
-/// transition.
+/// Sets a condition; false if nothing changed. The transition time changes only with the status, not with the message.
 pub(super) fn set_condition(
     conditions: &mut Vec<Condition>,
     kind: &str,
@@ -298,7 +298,7 @@ pub(super) fn set_condition(
     true
 }
 
-/// Objects carry whole seconds; a status that kept more would never equal the one that was written.
+/// Objects have whole seconds. A status with fractions would never equal the one that was written.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

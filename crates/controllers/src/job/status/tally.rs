@@ -1,4 +1,4 @@
-//! What the pods of a Job add up to.
+//! The sums over the pods of a Job.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::job::policy::pod_outcome::PodOutcome;
 
 /// A Job's pods, sorted by what they mean for its counts.
 ///
-/// The sums take in three places where an end can be at the moment: in the counts, in the list of uncounted uids, and
-/// in a pod nobody has recorded yet. They are the same wherever a crash left each of them. They saturate: whoever may
-/// write a status can write any numbers into it.
+/// An end is in one of three places: in the counts, in the list of uncounted uids, or in a pod that is not recorded
+/// yet. The sums are the same wherever a crash left it. They saturate: a client that can write a status can write any
+/// numbers.
 #[derive(Debug)]
 pub struct Tally {
     /// Neither ended nor being deleted.
@@ -30,7 +30,7 @@ pub struct Tally {
     pub completed_indexes: Indexes,
     /// Indexes that are given up, recorded or not; empty unless each index has its limit.
     pub failed_indexes: Indexes,
-    /// Why a single pod makes the whole Job fail, if one does.
+    /// Why a single pod fails the whole Job, if one does.
     pub job_failure: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Tally {
         }
     }
 
-    /// Whether nothing more is to be done about an index.
+    /// Whether an index has succeeded or failed.
     pub fn is_index_finished(&self, index: i32) -> bool {
         self.completed_indexes.contains(index) || self.failed_indexes.contains(index)
     }
@@ -111,7 +111,7 @@ impl RecordedIndexes {
         RecordedIndexes { completed: read(&job.status.completed_indexes), failed: read(given_up.unwrap_or_default()) }
     }
 
-    /// Takes an end in. What was said first about an index stands.
+    /// Records an end. The first record of an index stands.
     pub fn record(&mut self, params: &JobParams<'_>, pod: &PodView, end: PodOutcome) {
         let Some(index) = params.index_of(pod).filter(|index| !self.contain(*index)) else { return };
         match end {
