@@ -1,4 +1,4 @@
-//! Single requests: a path in, the server's JSON out. Warnings of the server are passed on to the user.
+//! Single requests: a path in, the server's JSON out. Warnings of the server are printed.
 
 use futures::{AsyncBufRead, TryStreamExt};
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -9,34 +9,34 @@ use kube::core::Status;
 use kube::{Client, Error};
 use serde_json::Value;
 
-/// Objects as they are.
+/// Whole objects.
 pub const JSON: &str = "application/json";
-/// Rows and columns for people, made by the server; objects where it cannot.
+/// A table made by the server; objects if it cannot.
 pub const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-/// Lists without specs and states; whole objects where the server cannot.
+/// Lists of metadata only; whole objects if the server cannot.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
 /// RFC 7386.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Objects in one answer to a list; more are asked for page by page.
+/// Objects per page of a list.
 const PAGE_SIZE: &str = "500";
 
-/// Reads what is at `path`, in the first form of `accept` that the server has.
+/// Reads `path`, in the first format of `accept` that the server supports.
 pub async fn get(client: &Client, path: &str, accept: &str) -> Result<Value, Error> {
-    let (answer, warnings) = send(client, request(Method::GET, path, accept).body(Body::from(Vec::new()))).await?;
+    let (response, warnings) = send(client, request(Method::GET, path, accept).body(Body::from(Vec::new()))).await?;
     print_warnings(&warnings);
-    Ok(answer)
+    Ok(response)
 }
 
-/// Reads the collection at `path` page by page. `items` (or `rows`) of the answer are those of all pages.
+/// Reads the collection at `path` page by page. The result has the `items` (or `rows`) of all pages.
 pub async fn list(client: &Client, path: &str, options: &[(&str, &str)], accept: &str) -> Result<Value, Error> {
     let page = |more: &[(&str, &str)]| format!("{path}{}", query(&[options, more].concat()));
     let mut all = get(client, &page(&[("limit", PAGE_SIZE)]), accept).await?;
     while let Some(token) = all["metadata"]["continue"].as_str().filter(|token| !token.is_empty()).map(str::to_owned) {
         let mut next = match get(client, &page(&[("limit", PAGE_SIZE), ("continue", &token)]), accept).await {
-            // The state that the first page shows is forgotten; begin anew, in one piece.
+            // The revision of the first page is compacted: list again without pages.
             Err(Error::Api(status)) if status.code == 410 => return get(client, &page(&[]), accept).await,
-            answer => answer?,
+            response => response?,
         };
         for field in ["items", "rows"] {
             let found = next.get_mut(field).and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
@@ -59,12 +59,12 @@ pub async fn write(
     content_type: &str,
     body: &Value,
 ) -> Result<Value, Error> {
-    let (answer, warnings) = write_with_warnings(client, method, path, content_type, body).await?;
+    let (response, warnings) = write_with_warnings(client, method, path, content_type, body).await?;
     print_warnings(&warnings);
-    Ok(answer)
+    Ok(response)
 }
 
-/// The same for callers that know better what the server's warnings are about.
+/// The same, with the server's warnings returned instead of printed.
 pub async fn write_with_warnings(
     client: &Client,
     method: Method,
@@ -72,7 +72,7 @@ pub async fn write_with_warnings(
     content_type: &str,
     body: &Value,
 ) -> Result<(Value, Vec<String>), Error> {
-    let body = serde_json::to_vec(body).expect("a JSON value can always be written");
+    let body = serde_json::to_vec(body).expect("a JSON value can always be serialized");
     send(client, request(method, path, JSON).header(CONTENT_TYPE, content_type).body(Body::from(body))).await
 }
 
@@ -82,7 +82,7 @@ fn print_warnings(warnings: &[String]) {
     }
 }
 
-/// Follows what is at `path`: bytes that come as things happen.
+/// Opens `path` as a stream of bytes: a watch or a log.
 pub async fn stream(client: &Client, path: &str, accept: &str) -> Result<impl AsyncBufRead + use<>, Error> {
     let request = request(Method::GET, path, accept).body(Body::from(Vec::new())).map_err(Error::HttpError)?;
     let (parts, body) = client.send(request).await?.into_parts();
@@ -98,7 +98,7 @@ pub fn query(options: &[(&str, &str)]) -> String {
     if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
-/// `text` as it may stand in a path or a query.
+/// `text` escaped for a path or a query.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -114,7 +114,7 @@ fn request(method: Method, path: &str, accept: &str) -> http::request::Builder {
     Request::builder().method(method).uri(path).header(ACCEPT, accept)
 }
 
-/// The answer, and the warnings that came with it.
+/// The response body and the warnings in its headers.
 async fn send(client: &Client, request: Result<Request<Body>, http::Error>) -> Result<(Value, Vec<String>), Error> {
     let response = client.send(request.map_err(Error::HttpError)?).await?;
     let (parts, body) = response.into_parts();
@@ -122,36 +122,36 @@ async fn send(client: &Client, request: Result<Request<Body>, http::Error>) -> R
     let warnings: Vec<String> = warnings.filter_map(warning_text).collect();
     let bytes = body.collect().await?.to_bytes();
     if parts.status.is_success() {
-        return serde_json::from_slice(&bytes).map(|answer| (answer, warnings)).map_err(Error::SerdeError);
+        return serde_json::from_slice(&bytes).map(|response| (response, warnings)).map_err(Error::SerdeError);
     }
     print_warnings(&warnings);
     Err(error_from_response(parts.status, &bytes))
 }
 
-/// What an answer that is no success says.
+/// The error in a response that is not a success.
 fn error_from_response(code: StatusCode, body: &[u8]) -> Error {
     let mut status = serde_json::from_slice::<Status>(body).unwrap_or_default();
     status.code = code.as_u16();
     if status.message.is_empty() {
-        // Not from a Kubernetes server; a proxy or a page of HTML perhaps.
+        // Not from a Kubernetes server but, for example, from a proxy.
         let start: String = String::from_utf8_lossy(body).chars().take(200).collect();
         status.message = format!("{code}: {}", start.trim());
     }
     Error::Api(Box::new(status))
 }
 
-/// The text in `299 - "text"`, with its quotes undone.
+/// The text in `299 - "text"`, unquoted.
 fn warning_text(header: &str) -> Option<String> {
     let quoted = header.get(header.find('"')? + 1..header.rfind('"')?)?;
     Some(quoted.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
-/// The items of a list in an answer; none where it is no list.
+/// The items of a list; none if it is not a list.
 pub fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A text in an answer; empty where it is none.
+/// A string; empty if it is not one.
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -161,14 +161,14 @@ mod tests {
     use super::{escape, query, warning_text};
 
     #[test]
-    fn queries_carry_any_text() {
+    fn queries_are_escaped() {
         assert_eq!(query(&[]), "");
         assert_eq!(query(&[("a", "x in (y,z)"), ("b", "ü&")]), "?a=x%20in%20%28y%2Cz%29&b=%C3%BC%26");
-        assert_eq!(escape("../x"), "..%2Fx", "a name never leaves its place in the path");
+        assert_eq!(escape("../x"), "..%2Fx", "a name cannot change the path");
     }
 
     #[test]
-    fn warnings_lose_their_quotes() {
+    fn warnings_are_unquoted() {
         assert_eq!(warning_text(r#"299 - "unknown field \"spec.x\"""#).as_deref(), Some(r#"unknown field "spec.x""#));
         assert_eq!(warning_text("299 - nothing"), None);
         assert_eq!(warning_text("\""), None);

@@ -1,4 +1,5 @@
-//! Manifests to the server, with every problem gathered and put at its line: created for `run`, applied for `apply`.
+//! Sends manifests to a server: `run` creates their objects, `apply` creates or updates them. All problems are reported
+//! with their lines.
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -18,20 +19,20 @@ use crate::kinds::{ServedKind, ServedKinds};
 use crate::manifest::{self, Manifest, Problem};
 use crate::{api_request, cli, client, dropped, three_way_merge};
 
-/// What `phalanx apply --help` teaches.
+/// Shown below the options of `phalanx apply`.
 pub const HELP: &str = "\
-Objects that are not there are created; objects that are there are changed to what the files say. Fields
-that a file no longer has are removed, fields that others wrote stay: the last applied form is kept in the
-annotation that kubectl uses, so both can be used by turns.
+Missing objects are created, existing ones are updated to match the files. Fields that a file no longer has are \
+removed, fields of other clients stay. The last applied form is in the same annotation that kubectl uses, so \
+both commands can be used on the same objects.
 
-All files are read and checked before anything is written. Problems are listed with file, line and field.
+All files are checked before the first write. Problems are listed with file, line and field.
 
 Examples:
   phalanx apply -f examples/training.yaml
   phalanx apply -f queue.yaml -f jobs/ns.yaml -n research
   generate-jobs | phalanx apply -f -";
 
-/// Tries for an object that others write at the same time.
+/// Attempts for an object that other clients write at the same time.
 const MAX_ATTEMPTS: usize = 5;
 
 /// Options of `phalanx apply`.
@@ -40,20 +41,20 @@ pub struct ApplyArgs {
     /// Manifests (YAML or JSON); - is standard input
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", num_args = 1..)]
     pub files: Vec<PathBuf>,
-    /// What to do about unknown fields
+    /// How unknown fields are treated
     #[arg(long, value_name = "HOW", default_value = "strict")]
     pub validate: FieldValidation,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
 
-/// What to do about unknown fields.
+/// How unknown fields are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FieldValidation {
-    /// Refuses the manifest, here and on the server
+    /// The manifest is refused
     Strict,
-    /// The server drops them and says so
+    /// The server drops them with a warning
     Warn,
     /// The server drops them
     Ignore,
@@ -80,7 +81,7 @@ pub fn command(args: &ApplyArgs) -> u8 {
     })
 }
 
-/// Makes the cluster's objects what `manifests` say, and says of each what was done.
+/// Creates or updates the objects of `manifests`, and prints the outcome for each.
 pub async fn apply(
     connection: &Connection,
     manifests: &[Manifest],
@@ -98,7 +99,7 @@ pub async fn apply(
                     eprintln!("warning: {problem}");
                 }
                 match writeln!(out, "{} {outcome}", intent.kind.object_display_name(&intent.name)) {
-                    // What was asked for is done even if nothing reads what was done.
+                    // The remaining objects are applied even if the reader of the output is gone.
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
                     written => written?,
                 }
@@ -121,7 +122,7 @@ struct ApplyIntent<'a> {
     name: String,
 }
 
-/// What is to be applied, or every problem that can be seen without the server's judgement.
+/// The objects to apply, or every problem that can be found without the server.
 fn intents<'a>(
     connection: &Connection,
     kinds: &'a ServedKinds,
@@ -150,12 +151,12 @@ fn intent<'a>(
     let metadata = &manifest.document["metadata"];
     let Some(name) = metadata["name"].as_str().filter(|name| !name.is_empty()) else {
         let message =
-            "metadata.name: Required value: an object is applied by its name (`phalanx run` takes generateName)";
+            "metadata.name: Required value: an object is applied by its name (`phalanx run` accepts generateName)";
         return Err(manifest.problem("metadata", message));
     };
     let own = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     if kind.namespaced && connection.is_namespace_explicit && own.is_some_and(|own| own != connection.namespace) {
-        let message = format!("metadata.namespace: not the namespace asked for, {} (-n)", connection.namespace);
+        let message = format!("metadata.namespace: differs from {}, which was given with -n", connection.namespace);
         return Err(manifest.problem("metadata.namespace", &message));
     }
     Ok(ApplyIntent {
@@ -167,7 +168,7 @@ fn intent<'a>(
 }
 
 impl ApplyIntent<'_> {
-    /// Creates or changes the object.
+    /// Creates or updates the object.
     async fn execute(&self, client: &Client, validate: FieldValidation) -> Result<ApplyResult, Error> {
         let options =
             api_request::query(&[("fieldValidation", validate.as_query_value()), ("fieldManager", "phalanx")]);
@@ -194,7 +195,7 @@ impl ApplyIntent<'_> {
                     )
                     .await
                     {
-                        // Somebody was faster; their object is changed instead.
+                        // Another client created it in the meantime; it is updated instead.
                         Err(error) if is_already_exists(&error) && !is_last => continue,
                         answer => return answer.map(|answer| ApplyResult::of("created", answer)),
                     }
@@ -205,7 +206,7 @@ impl ApplyIntent<'_> {
             let Some(mut patch) = three_way_merge::patch(original.as_ref(), &wanted, &current, merging) else {
                 return Ok(ApplyResult { outcome: "unchanged", object: None, warnings: Vec::new() });
             };
-            // The lists in the patch were made from this version, and are right for no other.
+            // The lists in the patch are computed from this version and are wrong for any other.
             patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
             let path = format!("{object}{options}");
             match api_request::write_with_warnings(client, Method::PATCH, &path, api_request::MERGE_PATCH, &patch).await
@@ -221,13 +222,13 @@ impl ApplyIntent<'_> {
     }
 }
 
-/// What came of an [`Intent`].
+/// The result of an [`ApplyIntent`].
 struct ApplyResult {
-    /// The word for what was done.
+    /// `created`, `configured` or `unchanged`.
     outcome: &'static str,
-    /// The object as the server has it, where it was asked.
+    /// The object in the response, if there was a write.
     object: Option<Value>,
-    /// What the server warns of.
+    /// Warnings of the server.
     warnings: Vec<String>,
 }
 
@@ -237,17 +238,18 @@ impl ApplyResult {
     }
 }
 
-/// Warnings of the server at the line of the field that they begin with, or of the object.
+/// Warnings of the server, at the line of the field that they start with, else of the object.
 fn locate_warnings(manifest: &Manifest, warnings: &[String]) -> Vec<Problem> {
     let field = |warning: &str| {
         let (field, _) = warning.split_once(": ")?;
-        field.starts_with(|sign: char| sign.is_ascii_lowercase()).then(|| field.to_owned())
+        field.starts_with(|first: char| first.is_ascii_lowercase()).then(|| field.to_owned())
     };
     let problem = |warning: &String| manifest.problem(&field(warning).unwrap_or_default(), warning);
     warnings.iter().map(problem).collect()
 }
 
-/// What of `object` somebody asked for. The rest changes by itself, and `1000m` becomes `1` without a change.
+/// `object` without the fields that the server writes, to compare two versions. The patch alone does not show whether
+/// something changes: the server stores `1000m` as `1`.
 fn without_server_fields(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
@@ -259,8 +261,8 @@ fn without_server_fields(mut object: Value) -> Value {
     object
 }
 
-/// Creates every manifest's object; returns what the server made of each, or every problem there is. `warn` gets the
-/// server's warnings and the fields that it dropped.
+/// Creates the objects of all manifests; returns them as stored, or all problems. `warn` gets the server's warnings and
+/// the fields that it dropped.
 pub async fn create_all(
     client: &Client,
     manifests: &[Manifest],
@@ -287,9 +289,9 @@ async fn create(
     manifest: &Manifest,
 ) -> Result<(Value, Vec<String>), Vec<Problem>> {
     let kind = kind_of(kinds, manifest).map_err(|problem| vec![problem])?;
-    let misshapen = schema_problems(manifest);
-    if !misshapen.is_empty() {
-        return Err(misshapen);
+    let problems = schema_problems(manifest);
+    if !problems.is_empty() {
+        return Err(problems);
     }
     let namespace = manifest.document["metadata"]["namespace"].as_str().unwrap_or("default");
     let path = format!("{}?fieldValidation=Strict", kind.collection_path(Some(namespace)));
@@ -301,17 +303,17 @@ async fn create(
     })
 }
 
-/// Which kind of the server's a manifest is of.
+/// The kind of a manifest, as the server serves it.
 pub fn kind_of<'a>(kinds: &'a ServedKinds, manifest: &Manifest) -> Result<&'a ServedKind, Problem> {
     let (api_version, kind) = manifest.api_version_and_kind()?;
     if kind == "Cluster" && api_version.starts_with("phalanx.dev/") {
-        return Err(manifest.problem("kind", "kind Cluster describes nodes: give the file with --cluster"));
+        return Err(manifest.problem("kind", "kind Cluster describes nodes: pass the file with --cluster"));
     }
     kinds.find_by_kind(api_version, kind).map_err(|(field, message)| manifest.problem(field, &message))
 }
 
-/// Unknown fields and wrong types, each at its line. A server would name them too, but all in one sentence. What it takes
-/// for a draft's spelling is left for it to tell.
+/// Unknown fields and wrong types, each at its line. A server reports them too, but all in one message. Spellings of
+/// drafts are left to the server.
 fn schema_problems(manifest: &Manifest) -> Vec<Problem> {
     let Ok((api_version, kind)) = manifest.api_version_and_kind() else { return Vec::new() };
     let present = current_api_version(api_version);
@@ -324,7 +326,7 @@ fn schema_problems(manifest: &Manifest) -> Vec<Problem> {
     unknown.chain(types).collect()
 }
 
-/// The document in the spellings of today; none where a draft's spelling cannot be understood.
+/// The document in current spellings; `None` if a draft's spelling cannot be converted.
 fn normalized_document(manifest: &Manifest) -> Option<Value> {
     let (api_version, kind) = manifest.api_version_and_kind().ok()?;
     let present = current_api_version(api_version);
@@ -334,12 +336,12 @@ fn normalized_document(manifest: &Manifest) -> Option<Value> {
     Some(document)
 }
 
-/// What the server dropped of the manifest without a warning, if `answer` is what it made of it.
+/// The fields of the manifest that are not in `answer`, the stored object, and that have no warning.
 fn dropped_fields(manifest: &Manifest, answer: &Value, warnings: &[String]) -> Vec<Problem> {
     normalized_document(manifest).map_or(Vec::new(), |wanted| dropped::fields(manifest, &wanted, answer, warnings))
 }
 
-/// One problem for each cause the server names; the whole message where it names none.
+/// One problem for each cause in the status; the message if there are none.
 fn problems_of(manifest: &Manifest, status: &Status) -> Vec<Problem> {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
     let with_field: Vec<Problem> = causes
@@ -358,18 +360,18 @@ mod tests {
     use crate::{api_request, cli};
     use serde_json::Value;
 
-    async fn read(home: &CliTestCluster, name: &str) -> Value {
+    async fn read(cluster: &CliTestCluster, name: &str) -> Value {
         let path = format!("/apis/batch/v1/namespaces/default/jobs/{name}");
-        api_request::get(&home.connection.client, &path, api_request::JSON).await.unwrap()
+        api_request::get(&cluster.connection.client, &path, api_request::JSON).await.unwrap()
     }
 
     // Shows: S001-07
     // Shows: S004-11
     #[tokio::test(start_paused = true)]
     async fn the_manifests_of_the_proposals_can_be_applied_again_and_again() {
-        let home = CliTestCluster::start(1).await;
+        let cluster = CliTestCluster::start(1).await;
         let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: demo-workload}\n";
-        home.apply(namespace).await.unwrap();
+        cluster.apply(namespace).await.unwrap();
         for (text, name) in [
             (include_str!("../../../examples/seeds/001-workload.yaml"), "workload.scheduling.k8s.io/w-job-2"),
             (include_str!("../../../examples/seeds/001-job-2.yaml"), "job.batch/job-2"),
@@ -379,62 +381,62 @@ mod tests {
             ),
             (include_str!("../../../examples/seeds/004-job-gang.yaml"), "job.batch/train"),
         ] {
-            assert_eq!(home.apply(text).await.unwrap(), format!("{name} created\n"));
-            assert_eq!(home.apply(text).await.unwrap(), format!("{name} unchanged\n"));
+            assert_eq!(cluster.apply(text).await.unwrap(), format!("{name} created\n"));
+            assert_eq!(cluster.apply(text).await.unwrap(), format!("{name} unchanged\n"));
         }
-        let train = read(&home, "train").await;
+        let train = read(&cluster, "train").await;
         assert_eq!(train["spec"]["scheduling"]["schedulingPolicy"], serde_json::json!({"gang": {}}));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_time_creates_and_the_same_again_changes_nothing() {
-        let home = CliTestCluster::start(1).await;
-        assert_eq!(home.apply(&job("a", 2)).await.unwrap(), "job.batch/a created\n");
-        home.wait_until_ended("a").await;
-        let before = read(&home, "a").await["metadata"]["resourceVersion"].clone();
-        assert_eq!(home.apply(&job("a", 2)).await.unwrap(), "job.batch/a unchanged\n");
-        assert_eq!(read(&home, "a").await["metadata"]["resourceVersion"], before);
+    async fn an_apply_creates_and_the_same_apply_changes_nothing() {
+        let cluster = CliTestCluster::start(1).await;
+        assert_eq!(cluster.apply(&job("a", 2)).await.unwrap(), "job.batch/a created\n");
+        cluster.wait_until_ended("a").await;
+        let before = read(&cluster, "a").await["metadata"]["resourceVersion"].clone();
+        assert_eq!(cluster.apply(&job("a", 2)).await.unwrap(), "job.batch/a unchanged\n");
+        assert_eq!(read(&cluster, "a").await["metadata"]["resourceVersion"], before);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fields_that_the_file_gains_or_loses_follow_it_and_others_stay() {
-        let home = CliTestCluster::start(1).await;
+    async fn fields_of_the_file_are_added_and_removed_and_others_stay() {
+        let cluster = CliTestCluster::start(1).await;
         let labelled = |labels: &str| {
             let from = "metadata: {name: a}";
             job("a", 1).replace(from, &format!("metadata: {{name: a, labels: {{{labels}}}}}"))
         };
-        home.apply(&labelled("x: one, y: two")).await.unwrap();
+        cluster.apply(&labelled("x: one, y: two")).await.unwrap();
         let theirs = serde_json::json!({"metadata": {"labels": {"theirs": "stays"}}});
         let path = "/apis/batch/v1/namespaces/default/jobs/a";
-        api_request::write(&home.connection.client, http::Method::PATCH, path, api_request::MERGE_PATCH, &theirs)
+        api_request::write(&cluster.connection.client, http::Method::PATCH, path, api_request::MERGE_PATCH, &theirs)
             .await
             .unwrap();
-        assert_eq!(home.apply(&labelled("x: three")).await.unwrap(), "job.batch/a configured\n");
-        let object = read(&home, "a").await;
+        assert_eq!(cluster.apply(&labelled("x: three")).await.unwrap(), "job.batch/a configured\n");
+        let object = read(&cluster, "a").await;
         assert_eq!(object["metadata"]["labels"].to_string(), r#"{"theirs":"stays","x":"three"}"#);
         let copy = object["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap();
         assert!(copy.contains(r#""labels":{"x":"three"}"#) && copy.ends_with("}\n"), "{copy}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_bad_manifest_keeps_all_from_being_written() {
-        let home = CliTestCluster::start(1).await;
+    async fn one_bad_manifest_prevents_all_writes() {
+        let cluster = CliTestCluster::start(1).await;
         let bad = job("b", 1).replace("completions", "completion") + "---\napiVersion: v1\nkind: Pod\nmetadata: {}\n";
-        let failure = home.apply(&format!("{}---\n{bad}", job("a", 1))).await.unwrap_err();
+        let failure = cluster.apply(&format!("{}---\n{bad}", job("a", 1))).await.unwrap_err();
         assert_eq!(failure.code, cli::EXIT_BAD_INPUT);
-        let said = failure.lines.join("\n");
+        let errors = failure.lines.join("\n");
         for part in ["-:21: job/b: spec.completion: unknown field", "pod/(no name): metadata.name: Required value"] {
-            assert!(said.contains(part), "no {part:?} in:\n{said}");
+            assert!(errors.contains(part), "no {part:?} in:\n{errors}");
         }
         let jobs =
-            api_request::list(&home.connection.client, "/apis/batch/v1/jobs", &[], api_request::JSON).await.unwrap();
+            api_request::list(&cluster.connection.client, "/apis/batch/v1/jobs", &[], api_request::JSON).await.unwrap();
         assert_eq!(jobs["items"].as_array().map(Vec::len), Some(0));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_only_the_server_sees_is_told_at_its_line_too() {
-        let home = CliTestCluster::start(1).await;
-        let failure = home.apply(&job("a", 2).replace("gang: {}", "gang: {minCount: 4}")).await.unwrap_err();
+    async fn errors_of_the_server_have_their_line() {
+        let cluster = CliTestCluster::start(1).await;
+        let failure = cluster.apply(&job("a", 2).replace("gang: {}", "gang: {minCount: 4}")).await.unwrap_err();
         assert_eq!(failure.code, cli::EXIT_BAD_INPUT);
         assert!(failure.lines[0].starts_with("-:8: job/a: spec.scheduling"), "{failure:?}");
     }

@@ -21,7 +21,7 @@ pub const EXIT_BAD_INPUT: u8 = 2;
 /// Cannot start.
 pub const EXIT_CANNOT_START: u8 = 3;
 
-const ABOUT: &str = "Starts groups of pods together, in the right place, or not at all";
+const ABOUT: &str = "Schedules groups of pods together, close to each other, or not at all";
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (Kubernetes API 1.37)");
 
@@ -29,9 +29,9 @@ const EXAMPLES: &str = "\
 Try it:
   phalanx run examples/training.yaml           64 workers, all or none, in one rack
   phalanx run examples/too-large.yaml          a gang that cannot fit, and why
-  phalanx run examples/competing-gangs.yaml    two gangs, room for one at a time
-  phalanx compile -f examples/training.yaml    the Workload and PodGroup a Job gets
-  phalanx up                                   a server that kubectl can talk to
+  phalanx run examples/competing-gangs.yaml    two gangs, capacity for one at a time
+  phalanx compile -f examples/training.yaml    the Workload and PodGroup of a Job
+  phalanx up                                   a control plane for kubectl and other clients
 
 Exit codes: 0 done; 1 a workload failed or time ran out; 2 bad usage or a bad manifest; 3 cannot start.";
 
@@ -44,60 +44,60 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs manifests on an in-memory cluster of simulated nodes and shows where each pod went
+    /// Runs manifests on an in-memory cluster of simulated nodes and shows where each pod is placed
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
-    /// Runs the control plane in the foreground, for kubectl and every other client
+    /// Runs the control plane in the foreground, for kubectl and other clients
     #[command(after_help = up::HELP)]
     Up(up::UpArgs),
-    /// Prints the objects that a Job, CronJob or JobSet would get, and why, without a server
+    /// Prints the scheduling objects of a Job, CronJob or JobSet, and why, without a server
     #[command(after_help = COMPILE_HELP)]
     Compile(CompileArgs),
-    /// Creates objects, or changes them to what manifests say
+    /// Creates the objects of manifests, or updates them
     #[command(after_help = apply::HELP)]
     Apply(apply::ApplyArgs),
-    /// Shows objects: a table, YAML, JSON or names
+    /// Shows objects as a table, YAML, JSON or names
     #[command(after_help = get::HELP)]
     Get(get::GetArgs),
     /// Deletes objects and waits until they are gone
     #[command(after_help = delete::HELP)]
     Delete(delete::DeleteArgs),
-    /// Waits until objects have a condition or a value, or are gone
+    /// Waits until objects have a condition or value, or are deleted
     #[command(after_help = wait::HELP)]
     Wait(wait::WaitArgs),
-    /// Says why a group or pod waits, or why it went where it is
+    /// Explains why a group or pod is pending, or why it is on its nodes
     #[command(after_help = explain::HELP)]
     Explain(explain::ExplainArgs),
-    /// Shows what a pod wrote, or what is known of a simulated one
+    /// Shows the logs of a pod, or the state of a simulated one
     #[command(after_help = logs::HELP)]
     Logs(logs::LogsArgs),
-    /// Places the pods of a cluster that is there already
+    /// Runs the scheduler for an existing cluster
     #[command(after_help = components::SCHEDULER_HELP)]
     Scheduler(components::SchedulerArgs),
-    /// Runs the Jobs of a cluster that is there already
+    /// Runs the Job controller, and others, for an existing cluster
     #[command(after_help = components::CONTROLLERS_HELP)]
     Controllers(components::ControllersArgs),
-    /// Adds simulated nodes to a cluster that is there already
+    /// Adds simulated nodes to an existing cluster
     #[command(after_help = components::NODES_HELP)]
     Nodes(components::NodesArgs),
-    /// Prints the configuration of phalanx run, up and its parts, with defaults and comments
+    /// Prints the configuration file with all defaults and comments
     Config,
-    /// Looks after data directories
+    /// Checks data directories
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Prints a script that completes commands in a shell
+    /// Prints a completion script for a shell
     #[command(after_help = COMPLETION_HELP)]
     Completion {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Prints the version of Phalanx and of the Kubernetes API it speaks
+    /// Prints the versions of Phalanx and of its Kubernetes API
     Version,
 }
 
 #[derive(Subcommand)]
 enum StoreCommand {
-    /// Checks a data directory that no server is using: prints revision, number of objects and a hash over all
+    /// Verifies a data directory that no server uses; prints its revision, number of objects and hash
     Check {
         /// The data directory
         #[arg(long, value_name = "DIR", default_value = ".phalanx")]
@@ -106,28 +106,29 @@ enum StoreCommand {
 }
 
 const RUN_HELP: &str = "\
-A control plane (API server, Job controller, garbage collector, scheduler, nodes) starts in memory,
-the manifests are checked and applied, and the command ends when all of their work has ended. Nothing
-is kept and no port is opened. It ends early, with the explanation, once nothing that is left can ever
-be placed or run. It does not wait for the schedules of CronJobs.
+The command starts a control plane in memory (API server, controllers, scheduler, simulated nodes), applies \
+the manifests, and ends when all of their work has ended. It stores nothing and opens no port. It ends \
+early, with an explanation, if the remaining work can never be placed or run. It does not wait for the \
+schedules of CronJobs.
 
-A gang is all or nothing. In a Job it is asked for with
+The pods of a gang start together or not at all. A Job requests this with
   spec:
     scheduling:
       schedulingPolicy: {gang: {}}                               # minCount follows parallelism
       schedulingConstraints:
         topology: [{key: topology.kubernetes.io/rack}]           # all pods in one rack
-A simulated node runs each pod for a second; annotations on the pod template change that:
+A simulated node runs each pod for one second. --run-seconds changes that for all pods, and annotations on \
+the pod template for single ones:
   phalanx.dev/run-seconds, phalanx.dev/start-seconds, phalanx.dev/exit-code
 
---config takes the file that phalanx up takes; its settings of ports, limits and history have no effect here.
-Options win over the file.
+--config reads the same file as phalanx up. Settings of ports, limits and history have no effect here. \
+Options take precedence over the file.
 
 Results go to standard output, progress to standard error.";
 
 const COMPILE_HELP: &str = "\
-The same code compiles here and in the controllers. Each line says which rule made it. Names end in a hash
-of the uid, which the server assigns; without one in the manifest a uid of zeros is used.";
+The controllers use the same code. A comment on each line names the rule behind it. Object names end in a hash \
+of the Job's uid. The server assigns the uid; if the manifest has none, a uid of zeros is used.";
 
 const COMPLETION_HELP: &str = "\
 Examples:
@@ -141,22 +142,22 @@ pub struct RunArgs {
     /// Manifests (YAML or JSON); - is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The cluster's nodes, from a file of kind Cluster (see examples/cluster.yaml)
+    /// File of kind Cluster with the nodes (see examples/cluster.yaml)
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
     pub cluster: Option<PathBuf>,
-    /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
+    /// Number of nodes; each has 96 CPUs, 1Ti memory and 8 nvidia.com/gpu; a rack has 8, a zone 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nodes: Option<u32>,
-    /// How long pods run that have no annotation for it: a number, or forever [default: 1]
+    /// Run time of pods without the annotation phalanx.dev/run-seconds: a number, or forever [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = parse_run_time)]
     pub run_seconds: Option<RunTime>,
-    /// Features to switch on or off, such as CompositePodGroup=false
+    /// Feature gates, such as CompositePodGroup=false
     #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
     pub feature_gates: Vec<String>,
-    /// Settings of scheduler, controllers and nodes, from a file of kind Configuration; phalanx config prints it
+    /// Configuration file; phalanx config prints one with all defaults
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Longest wait, such as 90s, 5m or 1h30m
+    /// Time limit, such as 90s, 5m or 1h30m
     #[arg(long, default_value = "5m", value_parser = parse_duration)]
     pub timeout: Duration,
     /// Prints one JSON document instead of the table
@@ -169,7 +170,7 @@ pub struct RunArgs {
 /// Options of `phalanx compile`.
 #[derive(Args)]
 pub struct CompileArgs {
-    /// Manifest (YAML or JSON) with Jobs; - is standard input; may be given more than once
+    /// Manifest (YAML or JSON) with Jobs; - is standard input; can be repeated
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
@@ -220,7 +221,7 @@ pub fn main() -> ExitCode {
         }
         Command::Store(StoreCommand::Check { data_dir }) => store_check::command(&data_dir),
         Command::Completion { shell } => {
-            // Into memory first: it panics when it cannot write.
+            // Into memory first: clap_complete panics when it cannot write.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "phalanx", &mut script);
             print!("{}", String::from_utf8_lossy(&script));
@@ -234,7 +235,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(if print::result_was_lost() { code.max(EXIT_FAILED) } else { code })
 }
 
-/// Lists every problem on standard error and returns the exit code for bad input.
+/// Prints every problem on standard error and returns the exit code for bad input.
 pub fn report_problems(problems: &[Problem]) -> u8 {
     for problem in problems {
         eprintln!("error: {problem}");
@@ -242,9 +243,10 @@ pub fn report_problems(problems: &[Problem]) -> u8 {
     EXIT_BAD_INPUT
 }
 
-/// Reads a length of time such as `1h30m`; nothing, less and more than ten years is refused.
+/// Parses a duration such as `1h30m`: above zero and at most ten years.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    api::clock::parse_duration_setting(text).ok_or_else(|| "write it like 90s, 5m or 1h30m; at most 87600h".to_owned())
+    api::clock::parse_duration_setting(text)
+        .ok_or_else(|| "must be a duration such as 90s, 5m or 1h30m, at most 87600h".to_owned())
 }
 
 /// Parses the value of `--run-seconds`.
@@ -252,15 +254,15 @@ pub fn parse_run_time(text: &str) -> Result<RunTime, String> {
     RunTime::parse(text).ok_or_else(|| "must be a number of seconds, or forever".to_owned())
 }
 
-/// An error with what caused it, and what caused that.
+/// An error with all its causes.
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let said = cause.to_string();
-        // Some errors repeat what caused them.
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
+        let cause_text = cause.to_string();
+        // Some errors repeat their cause.
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
         }
         next = cause.source();
     }
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_and_nonsense_is_refused() {
+    fn durations_are_parsed_and_invalid_ones_refused() {
         assert_eq!(parse_duration("1h30m").map(|wait| wait.as_secs()), Ok(5400));
         assert_eq!(parse_duration("90s").map(|wait| wait.as_secs()), Ok(90));
         for text in ["", "5", "0s", "-5s", "five", "100000000h"] {

@@ -1,4 +1,4 @@
-//! From a kubeconfig to a client: which file, which context, which namespace.
+//! Finds the kubeconfig, context and namespace, and makes a client.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,31 +11,31 @@ use kube::{Client, Config};
 use crate::command_error::CommandError;
 use crate::{cli, deadline};
 
-/// Where `phalanx up` leaves its kubeconfig unless told otherwise.
+/// Where `phalanx up` writes its kubeconfig by default.
 const LOCAL_KUBECONFIG: &str = ".phalanx/kubeconfig";
 
-/// Options of every command that talks to a cluster.
+/// Options of every command that connects to a cluster.
 #[derive(Args, Debug, Default)]
 pub struct ConnectArgs {
     /// Kubeconfig file [default: $KUBECONFIG, then .phalanx/kubeconfig, then ~/.kube/config]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     pub context: Option<String>,
     /// Namespace [default: that of the context, else default]
     #[arg(short, long, value_name = "NAME", help_heading = "Cluster")]
     pub namespace: Option<String>,
-    /// How long the server has to answer each request; 0 waits for ever. Watches and logs have to begin in this time
+    /// Time limit of each request; 0 means none. Watches and logs must start within this time
     #[arg(long, value_name = "DURATION", help_heading = "Cluster", default_value = "15s", value_parser = request_timeout)]
     pub request_timeout: RequestTimeout,
 }
 
-/// How long the server has to answer one request; `None` is for ever.
+/// The time limit of one request; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTimeout(pub Option<Duration>);
 
-/// Reads a length of time, or `0` as kubectl does.
+/// Parses a duration, or `0` as kubectl does.
 fn request_timeout(text: &str) -> Result<RequestTimeout, String> {
     match text {
         "0" | "0s" => Ok(RequestTimeout(None)),
@@ -43,19 +43,19 @@ fn request_timeout(text: &str) -> Result<RequestTimeout, String> {
     }
 }
 
-/// A cluster to talk to.
+/// A connection to a cluster.
 pub struct Connection {
-    /// Talks to the server.
+    /// The client.
     pub client: Client,
-    /// How long a server has to answer one request; `client` keeps to it.
+    /// The time limit of one request, which `client` enforces.
     pub request_timeout: RequestTimeout,
-    /// Where objects are whose namespace nobody says.
+    /// The namespace of objects that have none.
     pub namespace: String,
     /// Whether the user chose the namespace on the command line.
     pub is_namespace_explicit: bool,
 }
 
-/// Connects, does `work` on a runtime of its own, says what went wrong and returns the exit code.
+/// Connects, runs `work` on a new runtime, prints errors and returns the exit code.
 pub fn run(args: &ConnectArgs, work: impl AsyncFnOnce(Connection) -> Result<u8, CommandError>) -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -74,16 +74,15 @@ async fn connect(args: &ConnectArgs) -> Result<Connection, CommandError> {
     Ok(Connection { client, request_timeout, namespace, is_namespace_explicit: args.namespace.is_some() })
 }
 
-/// A server for a part that works on it for a long time.
+/// The server of a component.
 pub struct ServerEndpoint {
-    /// Talks to the server.
+    /// The client.
     pub client: Client,
-    /// Where it is, for people.
+    /// Its address, for messages.
     pub url: String,
 }
 
-/// The server of a kubeconfig or, where there is none and this is a pod of a cluster, that cluster's. Nothing is asked
-/// of it yet.
+/// The server of a kubeconfig or, without one and in a pod, the server of the pod's cluster. No request is sent yet.
 pub async fn server_of_component(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -92,7 +91,7 @@ pub async fn server_of_component(
     let is_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let (mut config, name) = match source {
         KubeconfigSource::Missing if is_pod => {
-            let name = "the account of this pod".to_owned();
+            let name = "the service account of this pod".to_owned();
             let config = Config::incluster().map_err(|error| {
                 CommandError::cannot_start(format!(
                     "{name}: {error}; give the pod a service account, or pass --kubeconfig"
@@ -102,7 +101,7 @@ pub async fn server_of_component(
         }
         source => load_config(&source, context).await?,
     };
-    // Parts try again by themselves, and know what they may send twice.
+    // Components retry by themselves, and know which requests can be repeated.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
@@ -110,16 +109,16 @@ pub async fn server_of_component(
     Ok(ServerEndpoint { client: client.map_err(|error| kubeconfig_error(&name, &error))?, url })
 }
 
-/// A server that does not even accept a connection is tried again after this.
+/// How long a connection attempt may take before the next one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a kubeconfig says, and what to call it.
+/// The configuration from a kubeconfig, and a name for messages.
 async fn load_config(source: &KubeconfigSource, context: Option<&str>) -> Result<(Config, String), CommandError> {
     let (kubeconfig, name) = source.read()?;
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let mut config = config.map_err(|error| kubeconfig_error(&name, &error))?;
-    // A create that timed out may have taken effect; whoever asked decides whether to ask again.
+    // A create that timed out may have taken effect, so only the caller can decide to retry.
     config.default_retry = false;
     Ok((config, name))
 }
@@ -129,7 +128,9 @@ fn build_client(config: Config, name: &str) -> Result<Client, CommandError> {
 }
 
 fn kubeconfig_error(name: &str, error: &dyn std::fmt::Display) -> CommandError {
-    CommandError::cannot_start(format!("kubeconfig {name}: {error}; mend it or pass another with --kubeconfig FILE"))
+    CommandError::cannot_start(format!(
+        "kubeconfig {name}: {error}; fix it, or pass another one with --kubeconfig FILE"
+    ))
 }
 
 /// Where the kubeconfig comes from.
@@ -142,7 +143,7 @@ enum KubeconfigSource {
 }
 
 impl KubeconfigSource {
-    /// Where it comes from in this process.
+    /// The source for this process.
     fn from_process(chosen: Option<&Path>) -> KubeconfigSource {
         KubeconfigSource::find(chosen, std::env::var_os("KUBECONFIG").as_deref(), std::env::home_dir().as_deref())
     }
@@ -163,27 +164,25 @@ impl KubeconfigSource {
     }
 
     fn read(&self) -> Result<(Kubeconfig, String), CommandError> {
-        let advice = "start a cluster with `phalanx up` or pass --kubeconfig FILE";
+        let hint = "start a cluster with `phalanx up` or pass --kubeconfig FILE";
         match self {
             KubeconfigSource::File(file) => {
                 let name = file.display().to_string();
                 let read = Kubeconfig::read_from(file);
                 Ok((
-                    read.map_err(|error| CommandError::cannot_start(format!("kubeconfig {name}: {error}; {advice}")))?,
+                    read.map_err(|error| CommandError::cannot_start(format!("kubeconfig {name}: {error}; {hint}")))?,
                     name,
                 ))
             }
             KubeconfigSource::Environment => {
-                let name = "named by $KUBECONFIG".to_owned();
+                let name = "of $KUBECONFIG".to_owned();
                 match Kubeconfig::from_env() {
                     Ok(Some(kubeconfig)) => Ok((kubeconfig, name)),
-                    Ok(None) => {
-                        Err(CommandError::cannot_start(format!("no file that $KUBECONFIG names is there; {advice}")))
-                    }
-                    Err(error) => Err(CommandError::cannot_start(format!("kubeconfig {name}: {error}; {advice}"))),
+                    Ok(None) => Err(CommandError::cannot_start(format!("no file of $KUBECONFIG exists; {hint}"))),
+                    Err(error) => Err(CommandError::cannot_start(format!("kubeconfig {name}: {error}; {hint}"))),
                 }
             }
-            KubeconfigSource::Missing => Err(CommandError::cannot_start(format!("no kubeconfig found; {advice}"))),
+            KubeconfigSource::Missing => Err(CommandError::cannot_start(format!("no kubeconfig found; {hint}"))),
         }
     }
 }
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_wins_over_the_environment_and_both_over_files() {
+    fn the_command_line_takes_precedence_over_the_environment_and_both_over_files() {
         let (chosen, environment) = (Path::new("mine"), OsStr::new("a:b"));
         assert_eq!(
             KubeconfigSource::find(Some(chosen), Some(environment), None),
@@ -203,12 +202,12 @@ mod tests {
         assert_eq!(
             KubeconfigSource::find(None, Some(OsStr::new("")), None),
             KubeconfigSource::Missing,
-            "an empty variable says nothing"
+            "an empty variable is ignored"
         );
     }
 
     #[test]
-    fn requests_have_15_seconds_unless_told_otherwise() {
+    fn requests_have_15_seconds_by_default() {
         let given = |line: &str| crate::test_cluster::parse_args::<ConnectArgs>(line).request_timeout.0;
         assert_eq!(given(""), Some(runtime::request::DEADLINE));
         assert_eq!(given("--request-timeout 2m"), Some(Duration::from_secs(120)));
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_kubeconfig_the_user_learns_how_to_get_one() {
+    fn an_error_about_a_missing_kubeconfig_has_a_hint() {
         let failure =
             KubeconfigSource::find(None, None, Some(Path::new("/nowhere"))).read().expect_err("there is none");
         assert_eq!(failure.code, crate::cli::EXIT_CANNOT_START);

@@ -1,4 +1,4 @@
-//! Why a command ended badly: lines for people and an exit code.
+//! Why a command failed: lines for people and an exit code.
 
 use std::io;
 
@@ -6,32 +6,32 @@ use crate::cli;
 use crate::deadline::ResponseTimeout;
 use crate::manifest::Problem;
 
-/// Why a command ended badly.
+/// Why a command failed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CommandError {
     /// The exit code.
     pub code: u8,
-    /// What is wrong and what to do, one line each; none: nobody is left to read them.
+    /// What is wrong and what to do, one line each; empty if the reader of the output is gone.
     pub lines: Vec<String>,
 }
 
 impl CommandError {
-    /// The command line asks for something that makes no sense.
+    /// Bad usage.
     pub fn usage(line: impl Into<String>) -> CommandError {
         CommandError { code: cli::EXIT_BAD_INPUT, lines: vec![line.into()] }
     }
 
-    /// The cluster's answer is not the one hoped for.
+    /// The operation failed.
     pub fn failed(line: impl Into<String>) -> CommandError {
         CommandError { code: cli::EXIT_FAILED, lines: vec![line.into()] }
     }
 
-    /// Nothing could be begun.
+    /// The command cannot start.
     pub fn cannot_start(line: impl Into<String>) -> CommandError {
         CommandError { code: cli::EXIT_CANNOT_START, lines: vec![line.into()] }
     }
 
-    /// Says it on standard error and returns the exit code.
+    /// Prints the lines on standard error and returns the exit code.
     pub fn report(&self) -> u8 {
         for line in &self.lines {
             eprintln!("error: {line}");
@@ -45,16 +45,16 @@ impl From<kube::Error> for CommandError {
         match &error {
             kube::Error::Api(status) if status.code == 401 => CommandError::cannot_start(
                 "the server does not accept the credentials of the kubeconfig (401); \
-                 `phalanx up` writes a fresh one at every start, for others ask whoever runs the cluster",
+                 `phalanx up` writes a new one at every start; for another cluster ask its administrator",
             ),
             kube::Error::Api(status) => {
                 let code = if matches!(status.code, 400 | 422) { cli::EXIT_BAD_INPUT } else { cli::EXIT_FAILED };
                 CommandError { code, lines: vec![status.message.clone()] }
             }
-            kube::Error::Service(source) if let Some(no_answer) = source.downcast_ref::<ResponseTimeout>() => {
-                let what = if no_answer.is_write { "; whether it did what was asked is not known" } else { "" };
+            kube::Error::Service(source) if let Some(timeout) = source.downcast_ref::<ResponseTimeout>() => {
+                let result = if timeout.is_write { "; the result of the write is not known" } else { "" };
                 CommandError::failed(format!(
-                    "{no_answer}{what}; it may be overloaded or hang: try again, or wait longer with --request-timeout"
+                    "{timeout}{result}; it may be overloaded: try again, or use a longer --request-timeout"
                 ))
             }
             _ => CommandError::cannot_start(format!(

@@ -1,8 +1,8 @@
-//! What a Job, CronJob or JobSet would get, without a server: the same code that the controllers run, and for each field
-//! the rule that made it.
+//! `phalanx compile`: the scheduling objects of a Job, CronJob or JobSet, without a server. It runs the code of the
+//! controllers and notes the rule behind each field.
 
-mod notes; // which rule made which field
-mod annotate; // notes at the ends of YAML's lines
+mod notes; // the rule behind each field
+mod annotate; // adds the notes to the lines of the YAML
 
 use std::collections::BTreeSet;
 
@@ -27,9 +27,9 @@ use crate::manifest::{self, Manifest, Problem};
 use crate::run;
 use notes::CompileOrigin;
 
-/// Stands in for the uids that a server would assign.
+/// Used instead of the uid that a server would assign.
 const PLACEHOLDER_UID: &str = "00000000-0000-0000-0000-000000000000";
-/// Stands in for the minute at which a CronJob makes a Job.
+/// Used instead of the minute in the name of a Job of a CronJob.
 const PLACEHOLDER_MINUTE: &str = "0";
 
 /// `phalanx compile`: returns the exit code.
@@ -46,15 +46,15 @@ pub fn command(args: &CompileArgs) -> u8 {
     }
 }
 
-/// The objects of every workload in `manifests` as YAML documents, and what is old in the manifests.
+/// The objects of every workload in `manifests` as YAML documents, and warnings about old spellings.
 fn compile_all(manifests: &[Manifest]) -> Result<(String, Vec<String>), Vec<Problem>> {
-    // The embedded server has no JobSets; all else is judged by it.
+    // The embedded server has no JobSets; it validates all other kinds.
     let (job_sets, others): (Vec<&Manifest>, Vec<&Manifest>) =
         manifests.iter().partition(|manifest| manifest.document["kind"] == "JobSet");
     let others: Vec<Manifest> = others.into_iter().cloned().collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![manifests[0].problem("", &format!("cannot start: {error}"))])?;
-    // Objects are compiled for whichever cluster they go to, which has their namespaces.
+    // The target cluster has the namespaces of the objects, so missing ones are created here.
     let namespaces = missing_namespaces(&others);
     let checked: Vec<Manifest> = namespaces.iter().chain(&others).cloned().collect();
     let mut stored = runtime.block_on(run::validate_manifests(&checked, Gates::default()))?;
@@ -78,18 +78,19 @@ fn compile_all(manifests: &[Manifest]) -> Result<(String, Vec<String>), Vec<Prob
         return Err(problems);
     }
     if documents.is_empty() {
-        let message = "compile takes Jobs, CronJobs and JobSets, and there is none";
+        let message = "no Job, CronJob or JobSet to compile";
         return Err(vec![manifests[0].problem("kind", message)]);
     }
     Ok((documents.join("---\n"), warnings))
 }
 
-/// The namespaces that objects live in and neither a manifest nor a new server has.
+/// The namespaces of objects that neither a manifest nor a new server has.
 fn missing_namespaces(manifests: &[Manifest]) -> Vec<Manifest> {
-    let made = manifests.iter().filter(|manifest| manifest.document["kind"] == "Namespace");
-    let made: BTreeSet<&str> = made.filter_map(|manifest| manifest.document["metadata"]["name"].as_str()).collect();
+    let created = manifests.iter().filter(|manifest| manifest.document["kind"] == "Namespace");
+    let created: BTreeSet<&str> =
+        created.filter_map(|manifest| manifest.document["metadata"]["name"].as_str()).collect();
     let named = manifests.iter().filter_map(|manifest| manifest.document["metadata"]["namespace"].as_str());
-    let missing: BTreeSet<&str> = named.filter(|name| !made.contains(name) && !is_default_namespace(name)).collect();
+    let missing: BTreeSet<&str> = named.filter(|name| !created.contains(name) && !is_default_namespace(name)).collect();
     let namespace = |name: &str| {
         let document = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         Manifest::from_document(document)
@@ -97,12 +98,12 @@ fn missing_namespaces(manifests: &[Manifest]) -> Vec<Manifest> {
     missing.into_iter().map(namespace).collect()
 }
 
-/// Whether a new server has the namespace. One whose name it would refuse it is left to refuse at the object.
+/// Whether a new server has the namespace, or would refuse its name (which is then reported at the object).
 fn is_default_namespace(name: &str) -> bool {
     ["default", "kube-node-lease", "kube-public", "kube-system"].contains(&name) || !names::dns_label(name).is_empty()
 }
 
-/// The uid that names are made from.
+/// The uid for the names of the objects.
 fn uid_of(manifest: &Manifest) -> &str {
     manifest.document["metadata"]["uid"].as_str().unwrap_or(PLACEHOLDER_UID)
 }
@@ -126,7 +127,7 @@ fn cron_job(manifest: &Manifest, document: Value) -> Result<String, Vec<Problem>
     objects_of_job(&job, &introduction, CompileOrigin::job_of_cron_job).map_err(problem)
 }
 
-/// The Workload and PodGroup of a Job as the server would hold it, or why there are none.
+/// The Workload and PodGroup of a stored Job, or why there are none.
 fn objects_of_job(
     job: &Value,
     introduction: &str,
@@ -134,8 +135,8 @@ fn objects_of_job(
 ) -> Result<String, String> {
     let job = JobView::decode(job.to_string().as_bytes()).map_err(|error| error.to_string())?;
     let Some((workload, group)) = compile_objects(&job, PLACEHOLDER_UID).map_err(|error| error.to_string())? else {
-        let why = no_objects_reason(&job, &Gates::default(), &ChildOwners::default()).unwrap_or_default();
-        return Ok(format!(": no objects; {why}\n"));
+        let reason = no_objects_reason(&job, &Gates::default(), &ChildOwners::default()).unwrap_or_default();
+        return Ok(format!(": no objects; {reason}\n"));
     };
     let origin = origin(item_for_job(JobIntent::from(&job).with_gates(&Gates::default())));
     let objects = [yaml(&workload, &origin)?, yaml(&group, &origin)?];
@@ -147,14 +148,14 @@ fn job_set(manifest: &Manifest, warnings: &mut Vec<String>) -> Result<String, Ve
     let problem = |path: &str, message: String| manifest.problem(path, &message);
     let mut document = manifest.document.clone();
     if document["apiVersion"] != job_set::API_VERSION {
-        let message = format!("apiVersion: compile knows JobSets of {}", job_set::API_VERSION);
+        let message = format!("apiVersion: compile supports JobSets of {}", job_set::API_VERSION);
         return Err(vec![problem("apiVersion", message)]);
     }
-    let told = normalize_drafts("jobset.x-k8s.io", "JobSet", &mut document, &Gates::default());
+    let normalized = normalize_drafts("jobset.x-k8s.io", "JobSet", &mut document, &Gates::default());
     let fields = |errors: api::field::ErrorList| -> Vec<Problem> {
         errors.iter().map(|error| problem(error.path.as_str(), error.to_string())).collect()
     };
-    warnings.extend(told.map_err(fields)?);
+    warnings.extend(normalized.map_err(fields)?);
     let metadata = &mut document["metadata"];
     if metadata["name"].as_str().unwrap_or_default().is_empty() {
         return Err(vec![problem("metadata", "metadata.name: Required value".to_owned())]);
@@ -204,7 +205,7 @@ fn objects_of_job_set(job_set: &JobSet, uid: &str) -> Result<String, String> {
 }
 
 fn yaml(object: &impl Serialize, origin: &CompileOrigin) -> Result<String, String> {
-    // By way of JSON, whose maps are sorted: apiVersion, kind, metadata, spec.
+    // Through JSON, whose maps are sorted: apiVersion, kind, metadata, spec.
     let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
     let text = serde_saphyr::to_string(&value).map_err(|error| error.to_string())?;
     Ok(annotate::annotate(&text, &origin.notes(&value)))

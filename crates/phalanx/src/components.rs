@@ -1,4 +1,4 @@
-//! `phalanx scheduler`, `phalanx controllers` and `phalanx nodes`: one part each, for a cluster that is there already.
+//! `phalanx scheduler`, `phalanx controllers` and `phalanx nodes`: one component each, for an existing cluster.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -33,65 +33,66 @@ Examples:
   phalanx scheduler --scheduler-name phalanx            only pods with spec.schedulerName: phalanx
   phalanx scheduler --kubeconfig k --metrics-listen 127.0.0.1:10259
 
-It places pods of PodGroups together and all others one by one. No other scheduler may have the same name.
-docs/guides/cluster.md tells what the API server must have switched on and which rights are needed. Of several
-with the same name one works, the one that holds the Lease; the others stand by. Once the caches are filled,
-one line goes to standard output: ready URL";
+The scheduler places pods of PodGroups together and all others one by one. No other scheduler may serve the \
+same name. docs/guides/cluster.md lists the feature gates and rights that it needs. Of several processes with \
+the same name, the one that holds the Lease is active. When the caches are filled, the command prints one line \
+to standard output: ready URL";
 
 /// Shown below the options of `phalanx controllers`.
 pub const CONTROLLERS_HELP: &str = "\
 Examples:
-  phalanx controllers                                   Jobs, on the cluster of $KUBECONFIG or ~/.kube/config
-  phalanx controllers --controllers job,cronjob,ttl,gc,podgc,disruption,podgroup-protection,namespace
-                                                        all of them: for phalanx up --without controllers
+  phalanx controllers                                   the Job controller
+  phalanx controllers --controllers job,cronjob,ttl     three controllers
 
-Of two Job controllers each makes the pods of every Job: start kube-controller-manager with
---controllers=*,-job-controller first. It keeps the garbage collector and all others. Of several of ours one
-works, the one that holds the Lease; the others stand by. Once the caches are filled, one line goes to
-standard output: ready URL";
+With a server of `phalanx up --without controllers`, list all controllers.
+
+Two Job controllers would each create the pods of every Job: first start kube-controller-manager with \
+--controllers=*,-job-controller. It keeps running its other controllers. Of several processes of this command, \
+the one that holds the Lease is active. When the caches are filled, the command prints one line to standard \
+output: ready URL";
 
 /// Shown below the options of `phalanx nodes`.
 pub const NODES_HELP: &str = "\
 Examples:
-  phalanx nodes --nodes 16                              16 simulated nodes, and what runs on them
-  phalanx nodes --cluster examples/cluster.yaml         those of a file
-  phalanx nodes --nodes 0                               those that are there already
+  phalanx nodes --nodes 16                              16 simulated nodes
+  phalanx nodes --cluster examples/cluster.yaml         the nodes of a file
+  phalanx nodes --nodes 0                               only nodes that already exist
 
-Nodes with the label phalanx.dev/simulated: \"true\" are simulated; all others are left alone. Once the caches
-are filled and the nodes are there, one line goes to standard output: ready URL";
+Nodes with the label phalanx.dev/simulated: \"true\" are simulated; other nodes are not touched. When the caches \
+are filled and the nodes exist, the command prints one line to standard output: ready URL";
 
-/// Options of every part.
+/// Options of every component.
 #[derive(Args)]
 pub struct ComponentArgs {
-    /// Kubeconfig file [default: $KUBECONFIG, then .phalanx/kubeconfig, then ~/.kube/config, then the pod's own account]
+    /// Kubeconfig file [default: $KUBECONFIG, then .phalanx/kubeconfig, then ~/.kube/config, then the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Features to switch on or off, as on the API server, such as CompositePodGroup=false
+    /// Feature gates, the same as on the API server, such as CompositePodGroup=false
     #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
     pub feature_gates: Vec<String>,
-    /// Everything else; phalanx config prints it
+    /// Configuration file; phalanx config prints one with all defaults
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Serves /livez, /readyz, /healthz and /metrics (a scheduler also /queue and /explain) over plain HTTP on this machine; port 0 picks a free one [default: nowhere]
+    /// Loopback address for /livez, /readyz, /healthz and /metrics (scheduler: also /queue and /explain) over plain HTTP; port 0 picks a free one [default: none]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_listen: Option<String>,
     #[command(flatten)]
     pub log: LogArgs,
 }
 
-/// Options of the parts of which only one may work at a time.
+/// Options of components of which only one process may be active.
 #[derive(Args)]
 pub struct ElectionArgs {
-    /// Works only while it holds a Lease
+    /// Is active only while it holds a Lease
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set
     )]
     pub leader_elect: bool,
-    /// The Lease [default: kube-system/phalanx-controllers, kube-system/phalanx-scheduler or …-scheduler-NAME]
+    /// Lease for leader election [default: kube-system/phalanx-controllers, kube-system/phalanx-scheduler or …-scheduler-NAME]
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub lease: Option<String>,
 }
@@ -107,17 +108,17 @@ impl ElectionArgs {
             let (namespace, name) = lease
                 .split_once('/')
                 .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
-                .ok_or_else(|| CommandError::usage(format!("--lease {lease}: give it as NAMESPACE/NAME")))?;
+                .ok_or_else(|| CommandError::usage(format!("--lease {lease}: must be NAMESPACE/NAME")))?;
             (settings.namespace, settings.name) = (namespace.to_owned(), name.to_owned());
         }
         Ok(Some(settings))
     }
 }
 
-/// This machine, for people who look at a Lease.
+/// The name of this machine, for the holder of a Lease.
 fn host_name() -> String {
-    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
-    told.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "phalanx".to_owned())
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
+    name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "phalanx".to_owned())
 }
 
 /// Options of `phalanx scheduler`.
@@ -127,7 +128,7 @@ pub struct SchedulerArgs {
     pub component: ComponentArgs,
     #[command(flatten)]
     pub election: ElectionArgs,
-    /// Places the pods with this spec.schedulerName [default: that of the file, or default-scheduler]
+    /// Schedules pods with this spec.schedulerName [default: the name in the file, or default-scheduler]
     #[arg(long, value_name = "NAME")]
     pub scheduler_name: Option<String>,
 }
@@ -139,7 +140,7 @@ pub struct ControllersArgs {
     pub component: ComponentArgs,
     #[command(flatten)]
     pub election: ElectionArgs,
-    /// Which ones; kube-controller-manager does the work of those that are left out
+    /// Controllers to run; kube-controller-manager runs the others
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "job", value_parser = controller_names())]
     pub controllers: Vec<&'static ControlLoop>,
 }
@@ -149,13 +150,13 @@ pub struct ControllersArgs {
 pub struct NodesArgs {
     #[command(flatten)]
     pub component: ComponentArgs,
-    /// The nodes, from a file of kind Cluster (see examples/cluster.yaml)
+    /// File of kind Cluster with the nodes (see examples/cluster.yaml)
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
     pub cluster: Option<PathBuf>,
-    /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
+    /// Number of nodes; each has 96 CPUs, 1Ti memory and 8 nvidia.com/gpu; a rack has 8, a zone 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub nodes: Option<u32>,
-    /// How long pods run that have no annotation for it: a number, or forever [default: 1]
+    /// Run time of pods without the annotation phalanx.dev/run-seconds: a number, or forever [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = cli::parse_run_time)]
     pub run_seconds: Option<RunTime>,
 }
@@ -178,8 +179,9 @@ pub fn scheduler(args: &SchedulerArgs) -> u8 {
             (Some(name), [only]) => only.scheduler_name.clone_from(name),
             (Some(_), several) => {
                 let count = several.len();
-                let why = format!("the file has {count} profiles, each with its name; leave the option out");
-                return Err(CommandError::usage(format!("--scheduler-name: {why}")));
+                return Err(CommandError::usage(format!(
+                    "--scheduler-name: cannot be used with a file of {count} profiles, which have their own names"
+                )));
             }
             (None, _) => {}
         }
@@ -188,14 +190,14 @@ pub fn scheduler(args: &SchedulerArgs) -> u8 {
             name => format!("phalanx-scheduler-{name}"),
         };
         config.election = args.election.settings(&lease)?.and_then(|settings| {
-            let said = &file.scheduler.configuration.leader_election;
-            said.leader_elect.then(|| with_leader_election(said, settings, args.election.lease.is_some()))
+            let election = &file.scheduler.configuration.leader_election;
+            election.leader_elect.then(|| with_leader_election(election, settings, args.election.lease.is_some()))
         });
         Ok(config)
     })
 }
 
-/// The election as kube-scheduler's file has it; a Lease on the command line wins.
+/// The election of kube-scheduler's file; a Lease on the command line takes precedence.
 fn with_leader_election(
     leader_election: &LeaderElection,
     mut settings: election::ElectionSettings,
@@ -242,10 +244,10 @@ pub fn nodes(args: &NodesArgs) -> u8 {
     })
 }
 
-/// How often the process looks whether all of it is alive.
+/// How often the process checks that its tasks are alive.
 const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs one part until it is told to stop. `config` makes its settings from file and gates.
+/// Runs one component until a signal. `config` makes its settings from file and gates.
 fn run_component(
     args: &ComponentArgs,
     config: impl FnOnce(&Configuration, Gates) -> Result<Config, CommandError>,
@@ -268,20 +270,20 @@ fn settings(
 }
 
 async fn run_until_signal(args: &ComponentArgs, config: Config) -> Result<u8, CommandError> {
-    // From here on, so that a signal while the server is out of reach is not lost.
+    // Before the start, so that a signal while the server is unreachable is not lost.
     let (mut terminate, mut interrupt) =
         signals().map_err(|error| CommandError::cannot_start(format!("cannot start: signals: {error}")))?;
     let listener = listen(args.metrics_listen.as_deref()).await?;
     let ServerEndpoint { client, url } =
         client::server_of_component(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let health = Health::default();
-    let (gates, counted, inquiries) = (config.gates, config.metrics.clone(), config.queries.clone());
-    let shown = HealthContext { health: health.clone(), gates, metrics: counted, queries: inquiries };
-    health.fail("caches", "the server has not been read yet");
-    let metrics = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let answering = async move {
+    let (gates, metrics, queries) = (config.gates, config.metrics.clone(), config.queries.clone());
+    let context = HealthContext { health: health.clone(), gates, metrics, queries };
+    health.fail("caches", "the caches are not filled yet");
+    let metrics_address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let serving = async move {
         match listener {
-            Some(listener) => health_listener::serve(listener, shown).await,
+            Some(listener) => health_listener::serve(listener, context).await,
             None => std::future::pending().await,
         }
     };
@@ -289,40 +291,40 @@ async fn run_until_signal(args: &ComponentArgs, config: Config) -> Result<u8, Co
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let random = Random::seeded(rand::random());
         tracing::info!("connecting to {url}");
-        let parts = RemoteComponents::start(clock, random, client, health, config).await;
-        print_ready(&url, metrics.map(|address| format!(" metrics=http://{address}")));
-        parts
+        let components = RemoteComponents::start(clock, random, client, health, config).await;
+        print_ready(&url, metrics_address.map(|address| format!(" metrics=http://{address}")));
+        components
     };
-    let mut told = pin!(async move {
-        tokio::select! { biased; _ = terminate.recv() => {}, _ = interrupt.recv() => {}, () = answering => {} }
+    let mut stopped = pin!(async move {
+        tokio::select! { biased; _ = terminate.recv() => {}, _ = interrupt.recv() => {}, () = serving => {} }
         eprintln!("stopping");
     });
-    let mut parts = tokio::select! {
+    let mut components = tokio::select! {
         biased;
-        () = &mut told => return Ok(cli::EXIT_DONE),
-        parts = starting => parts,
+        () = &mut stopped => return Ok(cli::EXIT_DONE),
+        components = starting => components,
     };
     let outcome = tokio::select! {
         biased;
-        () = &mut told => Ok(cli::EXIT_DONE),
-        failure = supervise(&mut parts) => Err(failure),
+        () = &mut stopped => Ok(cli::EXIT_DONE),
+        failure = supervise(&mut components) => Err(failure),
     };
-    // Whatever is cut off here is resumed at the next start: all state is in the API.
-    parts.stop().await;
+    // Interrupted work resumes at the next start: all state is in the API.
+    components.stop().await;
     outcome
 }
 
-/// Looks after the parts for as long as they run; returns why they may not any more.
-async fn supervise(parts: &mut RemoteComponents) -> CommandError {
+/// Follows the election and checks the tasks; returns the error that ends the process.
+async fn supervise(components: &mut RemoteComponents) -> CommandError {
     loop {
         tokio::select! {
             biased;
-            () = parts.follow_election() => {}
+            () = components.follow_election() => {}
             () = tokio::time::sleep(HEALTH_CHECK_INTERVAL) => {}
         }
-        if let Some(part) = parts.check_health() {
+        if let Some(task) = components.check_health() {
             return CommandError::failed(format!(
-                "{part} ended by itself, which is a defect of Phalanx; --log debug says more"
+                "{task} ended unexpectedly, which is a bug in Phalanx; --log debug shows more"
             ));
         }
     }
@@ -330,16 +332,16 @@ async fn supervise(parts: &mut RemoteComponents) -> CommandError {
 
 async fn listen(address: Option<&str>) -> Result<Option<TcpListener>, CommandError> {
     let Some(address) = address else { return Ok(None) };
-    // Without a host it is this machine alone.
+    // Without a host, only this machine can connect.
     let full = if address.starts_with(':') { format!("127.0.0.1{address}") } else { address.to_owned() };
-    let advice = "choose a free HOST:PORT of this machine, such as 127.0.0.1:0";
+    let hint = "choose a free HOST:PORT of this machine, such as 127.0.0.1:0";
     let cannot =
-        |error: std::io::Error| CommandError::cannot_start(format!("--metrics-listen {address}: {error}; {advice}"));
+        |error: std::io::Error| CommandError::cannot_start(format!("--metrics-listen {address}: {error}; {hint}"));
     let listener = TcpListener::bind(&full).await.map_err(cannot)?;
-    // It asks nobody who they are.
+    // The listener has no authentication.
     if !listener.local_addr().map_err(cannot)?.ip().is_loopback() {
-        let why = "without authentication it listens on a loopback address only, such as 127.0.0.1:10259; a proxy with \
-                   authentication can pass it on";
+        let why = "must be a loopback address such as 127.0.0.1:10259, because it has no authentication; use a proxy \
+                   with authentication for other machines";
         return Err(CommandError::usage(format!("--metrics-listen {address}: {why}")));
     }
     Ok(Some(listener))
@@ -347,7 +349,7 @@ async fn listen(address: Option<&str>) -> Result<Option<TcpListener>, CommandErr
 
 fn print_ready(url: &str, metrics: Option<String>) {
     let mut out = std::io::stdout().lock();
-    // Whoever closed our output does not want to know.
+    // If standard output is closed, nothing waits for this line.
     let _ = writeln!(out, "ready {url}{}", metrics.unwrap_or_default());
     let _ = out.flush();
 }

@@ -1,4 +1,4 @@
-//! How long a server has to answer a command: `--request-timeout`, around a client.
+//! `--request-timeout`: a client whose requests have a deadline.
 
 use std::fmt;
 use std::future::Future;
@@ -11,24 +11,24 @@ use kube::Client;
 use kube::client::Body;
 use tower::{BoxError, Service};
 
-/// The server did not answer in time.
+/// The server did not respond in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseTimeout {
-    /// How long it had.
+    /// The time limit.
     pub timeout: Duration,
-    /// Whether it may have done what was asked.
+    /// Whether the request was a write, whose result is then unknown.
     pub is_write: bool,
 }
 
 impl fmt::Display for ResponseTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server did not answer within {:?}", self.timeout)
+        write!(f, "the server did not respond within {:?}", self.timeout)
     }
 }
 
 impl std::error::Error for ResponseTimeout {}
 
-/// The same client, whose requests fail with [`NoAnswer`] after `deadline`; `None` waits for ever.
+/// The same client, whose requests fail with [`ResponseTimeout`] after `deadline`; `None` means no deadline.
 ///
 /// Must be called inside a tokio runtime, which `kube::Client` needs.
 pub fn with_deadline(client: Client, deadline: Option<Duration>) -> Client {
@@ -37,14 +37,14 @@ pub fn with_deadline(client: Client, deadline: Option<Duration>) -> Client {
     Client::new(DeadlineService { client, deadline }, namespace)
 }
 
-/// What of an answer must come in time.
+/// Which part of a response must arrive before the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DeadlineScope {
     /// All of it.
     WholeResponse,
-    /// Its beginning: a watch goes on for ever, and a log may be long.
+    /// Its start: a watch has no end, and a log may be long.
     ResponseStart,
-    /// Nothing: the log of a pod that has written nothing yet begins when it does.
+    /// None: the response with the log of a pod starts with its first output.
     Unlimited,
 }
 
@@ -73,28 +73,28 @@ impl Service<Request<Body>> for DeadlineService {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The client behind waits for its own service when it is called.
+        // The inner client waits for its own service when it is called.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, within) = (self.client.clone(), self.deadline);
+        let (client, timeout) = (self.client.clone(), self.deadline);
         let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
         Box::pin(async move {
-            let extent = DeadlineScope::of(&request);
-            let answer = async {
+            let scope = DeadlineScope::of(&request);
+            let response = async {
                 let response = client.send(request).await?;
-                if extent != DeadlineScope::WholeResponse {
+                if scope != DeadlineScope::WholeResponse {
                     return Ok(response);
                 }
                 let (parts, body) = response.into_parts();
                 Ok(Response::from_parts(parts, Body::from(body.collect_bytes().await?)))
             };
-            if extent == DeadlineScope::Unlimited {
-                return answer.await;
+            if scope == DeadlineScope::Unlimited {
+                return response.await;
             }
-            let ended = tokio::time::timeout(within, answer).await;
-            ended.unwrap_or_else(|_| Err(ResponseTimeout { timeout: within, is_write }.into()))
+            let ended = tokio::time::timeout(timeout, response).await;
+            ended.unwrap_or_else(|_| Err(ResponseTimeout { timeout, is_write }.into()))
         })
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     use crate::command_error::CommandError;
     use crate::{api_request, cli};
 
-    /// A server that begins its answers, or not, and never ends them.
+    /// A server that starts its responses, or not, and never ends them.
     fn unresponsive_server(begins: bool) -> Client {
         let service = tower::service_fn(move |_: Request<Body>| async move {
             if !begins {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_never_answers_is_given_up_with_advice() {
+    async fn a_server_that_does_not_respond_is_an_error_with_a_hint() {
         for begins in [false, true] {
             let (client, began) = (unresponsive_server(begins), Instant::now());
             let read =
@@ -137,7 +137,7 @@ mod tests {
             let write = api_request::write(&client, Method::POST, "/api/v1/pods", api_request::JSON, &json!({})).await;
             let write = CommandError::from(write.unwrap_err());
             assert_eq!((read.code, write.code), (cli::EXIT_FAILED, cli::EXIT_FAILED));
-            for part in ["did not answer within 15s", "--request-timeout"] {
+            for part in ["did not respond within 15s", "--request-timeout"] {
                 assert!(read.lines[0].contains(part) && write.lines[0].contains(part), "{read:?} {write:?}");
             }
             assert!(!read.lines[0].contains("not known") && write.lines[0].contains("not known"), "{write:?}");
@@ -145,9 +145,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_goes_on_for_ever_only_has_to_begin() {
+    async fn only_the_start_of_an_endless_response_has_a_deadline() {
         let waits = Duration::from_secs(3600);
-        for (path, begins, is_given_up) in [
+        for (path, begins, times_out) in [
             ("/api/v1/pods?watch=true", true, false),
             ("/api/v1/pods?limit=1&watch=true", false, true),
             ("/api/v1/namespaces/a/pods/b/log", true, false),
@@ -156,7 +156,7 @@ mod tests {
         ] {
             let client = unresponsive_server(begins);
             let begun = timeout(waits, api_request::stream(&client, path, api_request::JSON)).await;
-            assert_eq!(matches!(begun, Ok(Err(_))), is_given_up, "{path} {begins}");
+            assert_eq!(matches!(begun, Ok(Err(_))), times_out, "{path} {begins}");
             assert_eq!(matches!(begun, Ok(Ok(_))), begins, "{path} {begins}");
         }
     }

@@ -1,4 +1,4 @@
-//! `phalanx delete`: objects by name, by file or by label, and waiting until they are gone.
+//! `phalanx delete`: deletes objects by name, file or label, and waits until they are gone.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ use crate::kinds::{ServedKind, ServedKinds};
 use crate::manifest::{self, Manifest};
 use crate::{api_request, cli, client};
 
-/// What `phalanx delete --help` teaches.
+/// Shown below the options of `phalanx delete`.
 pub const HELP: &str = "\
-What an object owns (a Job its PodGroup and pods) goes too; --cascade says when:
-  background   afterwards (default)
-  foreground   first; the object waits for them
-  orphan       never; they stay without an owner
+Objects that the object owns (a Job owns its PodGroup and pods) are deleted too, depending on --cascade:
+  background   after the object (default)
+  foreground   before the object
+  orphan       not at all; they stay without an owner
 
 Examples:
   phalanx delete job trainer
@@ -30,7 +30,7 @@ Examples:
   phalanx delete pods -l job-name=trainer --grace-period 0
   phalanx delete job/trainer --cascade foreground --timeout 5m";
 
-/// How often is looked whether an object is gone.
+/// How often the object is read while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Options of `phalanx delete`.
@@ -39,46 +39,46 @@ pub struct DeleteArgs {
     /// KIND NAME…, KIND/NAME…, or KIND with -l or --all
     #[arg(value_name = "KIND", required_unless_present = "files", conflicts_with = "files")]
     pub words: Vec<String>,
-    /// Deletes the objects that these manifests name; - is standard input
+    /// Manifests whose objects are deleted; - is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     pub files: Vec<PathBuf>,
-    /// Objects with such labels: a=b,c
+    /// Label selector, such as a=b,c
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with_all = ["files", "all"])]
     pub selector: Option<String>,
-    /// Every object of the kind in the namespace
+    /// All objects of the kind in the namespace
     #[arg(long, conflicts_with = "files")]
     pub all: bool,
-    /// What becomes of what the object owns
+    /// What happens to objects that it owns
     #[arg(long, value_name = "HOW", default_value = "background")]
     pub cascade: Cascade,
-    /// Waits until the objects are gone
+    /// Whether to wait until the objects are gone
     #[arg(
         long, value_name = "BOOL", default_value = "true", default_missing_value = "true",
         num_args = 0..=1, require_equals = true, action = ArgAction::Set
     )]
     pub wait: bool,
-    /// Longest wait, such as 90s or 5m
+    /// Time limit of the wait, such as 90s or 5m
     #[arg(long, default_value = "2m", value_parser = cli::parse_duration)]
     pub timeout: Duration,
-    /// Seconds a pod gets to end by itself; 0 ends it at once [default: what the pod says]
+    /// Grace period of pods in seconds; 0 ends them at once [default: that of the pod]
     #[arg(long, value_name = "SECONDS")]
     pub grace_period: Option<u32>,
-    /// An object that is not there is no failure
+    /// Does not fail if an object does not exist
     #[arg(long)]
     pub ignore_not_found: bool,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
 
-/// What becomes of what the object owns.
+/// What happens to objects that the deleted object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Cascade {
-    /// It goes afterwards
+    /// Deleted after it
     Background,
-    /// It goes first
+    /// Deleted before it
     Foreground,
-    /// It stays
+    /// Not deleted
     Orphan,
 }
 
@@ -113,7 +113,7 @@ struct DeletionTarget<'a> {
     name: String,
 }
 
-/// Deletes what is asked for, says so, and waits until it is gone.
+/// Deletes the selected objects, prints them, and waits until they are gone.
 pub async fn delete(
     connection: &Connection,
     args: &DeleteArgs,
@@ -121,7 +121,7 @@ pub async fn delete(
     out: &mut dyn Write,
 ) -> Result<u8, CommandError> {
     let kinds = ServedKinds::discover(&connection.client).await?;
-    let doomed = match args.files.as_slice() {
+    let targets = match args.files.as_slice() {
         [] => targets_from_args(connection, &kinds, args).await?,
         _ => targets_from_manifests(connection, &kinds, manifests)?,
     };
@@ -130,13 +130,13 @@ pub async fn delete(
         options["gracePeriodSeconds"] = seconds.into();
     }
     let mut failure = CommandError { code: cli::EXIT_FAILED, lines: Vec::new() };
-    let mut leaving = Vec::new();
-    for one in &doomed {
+    let mut deleted = Vec::new();
+    for one in &targets {
         let path = one.kind.object_path(&one.namespace, &one.name);
         match api_request::write(&connection.client, Method::DELETE, &path, api_request::JSON, &options).await {
             Ok(answer) => {
                 writeln!(out, "{} {:?} deleted", one.kind.display_name(), one.name)?;
-                leaving.push((path, one.kind.object_display_name(&one.name), uid(&answer)));
+                deleted.push((path, one.kind.object_display_name(&one.name), uid(&answer)));
             }
             Err(error) if is_not_found(&error) && args.ignore_not_found => {}
             Err(kube::Error::Api(status)) => failure.lines.push(status.message),
@@ -145,7 +145,7 @@ pub async fn delete(
     }
     out.flush()?;
     if args.wait {
-        failure.lines.extend(wait_until_deleted(connection, &leaving, args.timeout).await?);
+        failure.lines.extend(wait_until_deleted(connection, &deleted, args.timeout).await?);
     }
     if failure.lines.is_empty() { Ok(cli::EXIT_DONE) } else { Err(failure) }
 }
@@ -155,13 +155,11 @@ async fn targets_from_args<'a>(
     kinds: &'a ServedKinds,
     args: &DeleteArgs,
 ) -> Result<Vec<DeletionTarget<'a>>, CommandError> {
-    let mut doomed = Vec::new();
+    let mut targets = Vec::new();
     for selection in kinds.selections(&args.words)? {
         let by_label = args.selector.is_some() || args.all;
         if by_label != selection.names.is_empty() {
-            return Err(CommandError::usage(
-                "say which: by NAME, or by label with -l, or --all; and only one of these",
-            ));
+            return Err(CommandError::usage("give either NAME, a label selector with -l, or --all"));
         }
         let mut names = selection.names;
         if by_label {
@@ -172,13 +170,13 @@ async fn targets_from_args<'a>(
             let items = list["items"].as_array().into_iter().flatten();
             names = items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect();
             if names.is_empty() {
-                eprintln!("no {} of that description in namespace {}", selection.kind.plural, connection.namespace);
+                eprintln!("no matching {} in namespace {}", selection.kind.plural, connection.namespace);
             }
         }
         let (kind, namespace) = (selection.kind, &connection.namespace);
-        doomed.extend(names.into_iter().map(|name| DeletionTarget { kind, namespace: namespace.clone(), name }));
+        targets.extend(names.into_iter().map(|name| DeletionTarget { kind, namespace: namespace.clone(), name }));
     }
-    Ok(doomed)
+    Ok(targets)
 }
 
 fn targets_from_manifests<'a>(
@@ -186,11 +184,11 @@ fn targets_from_manifests<'a>(
     kinds: &'a ServedKinds,
     manifests: &[Manifest],
 ) -> Result<Vec<DeletionTarget<'a>>, CommandError> {
-    let (mut doomed, mut problems) = (Vec::new(), Vec::new());
+    let (mut targets, mut problems) = (Vec::new(), Vec::new());
     for manifest in manifests {
         let metadata = &manifest.document["metadata"];
         match (kind_of(kinds, manifest), metadata["name"].as_str()) {
-            (Ok(kind), Some(name)) => doomed.push(DeletionTarget {
+            (Ok(kind), Some(name)) => targets.push(DeletionTarget {
                 kind,
                 namespace: metadata["namespace"].as_str().unwrap_or(&connection.namespace).to_owned(),
                 name: name.to_owned(),
@@ -199,24 +197,24 @@ fn targets_from_manifests<'a>(
             (Err(problem), _) => problems.push(problem),
         }
     }
-    if problems.is_empty() { Ok(doomed) } else { Err(problems.into()) }
+    if problems.is_empty() { Ok(targets) } else { Err(problems.into()) }
 }
 
-/// The deleted object's uid: in the object, or in the `Status` that stands for it; empty where neither says.
+/// The uid of the deleted object, from the object or the `Status` in the response; empty if neither has it.
 fn uid(answer: &Value) -> String {
     let places = [&answer["metadata"]["uid"], &answer["details"]["uid"]];
     places.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Waits until every object is gone or replaced; returns a line for each that is still there in the end.
+/// Waits until every object is gone or replaced; returns a line for each that still exists at the deadline.
 async fn wait_until_deleted(
     connection: &Connection,
-    leaving: &[(String, String, String)],
+    deleted: &[(String, String, String)],
     timeout: Duration,
 ) -> Result<Vec<String>, CommandError> {
     let deadline = Instant::now() + timeout;
     let mut lines = Vec::new();
-    for (path, title, uid) in leaving {
+    for (path, title, uid) in deleted {
         loop {
             let object = match api_request::get(&connection.client, path, api_request::JSON).await {
                 Ok(object) => object,
@@ -228,11 +226,7 @@ async fn wait_until_deleted(
                 break;
             }
             if Instant::now() >= deadline {
-                lines.push(format!(
-                    "{title} is still there after {} s: {}",
-                    timeout.as_secs(),
-                    pending_reason(&object)
-                ));
+                lines.push(format!("{title} still exists after {} s: {}", timeout.as_secs(), pending_reason(&object)));
                 break;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -245,9 +239,9 @@ fn pending_reason(object: &Value) -> String {
     let finalizers = object["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
     if names.is_empty() {
-        "its grace period is not over (--timeout waits longer, --grace-period 0 ends it)".to_owned()
+        "its grace period is not over (use a longer --timeout, or --grace-period 0)".to_owned()
     } else {
-        format!("finalizers hold it: {}", names.join(", "))
+        format!("it has finalizers: {}", names.join(", "))
     }
 }
 
@@ -257,57 +251,57 @@ mod tests {
     use super::*;
     use crate::test_cluster::{CliTestCluster, job, parse_args};
 
-    async fn run(home: &CliTestCluster, line: &str) -> Result<String, CommandError> {
+    async fn run(cluster: &CliTestCluster, line: &str) -> Result<String, CommandError> {
         let mut out = Vec::new();
-        delete(&home.connection, &parse_args(line), &[], &mut out).await?;
+        delete(&cluster.connection, &parse_args(line), &[], &mut out).await?;
         Ok(String::from_utf8(out).unwrap())
     }
 
-    async fn pods(home: &CliTestCluster) -> usize {
-        let list = api_request::list(&home.connection.client, "/api/v1/pods", &[], api_request::JSON).await.unwrap();
+    async fn pods(cluster: &CliTestCluster) -> usize {
+        let list = api_request::list(&cluster.connection.client, "/api/v1/pods", &[], api_request::JSON).await.unwrap();
         list["items"].as_array().map_or(0, Vec::len)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deleted_job_takes_its_pods_along_unless_they_are_orphaned() {
-        let home = CliTestCluster::start(1).await;
-        home.apply(&format!("{}---\n{}", job("a", 2), job("b", 3))).await.unwrap();
-        home.wait_until_ended("a").await;
-        home.wait_until_ended("b").await;
-        assert_eq!(run(&home, "job a --cascade foreground").await.unwrap(), "job.batch \"a\" deleted\n");
-        assert_eq!(pods(&home).await, 3, "only those of b are left");
-        assert_eq!(run(&home, "job/b --cascade orphan").await.unwrap(), "job.batch \"b\" deleted\n");
+    async fn pods_of_a_deleted_job_are_deleted_unless_they_are_orphaned() {
+        let cluster = CliTestCluster::start(1).await;
+        cluster.apply(&format!("{}---\n{}", job("a", 2), job("b", 3))).await.unwrap();
+        cluster.wait_until_ended("a").await;
+        cluster.wait_until_ended("b").await;
+        assert_eq!(run(&cluster, "job a --cascade foreground").await.unwrap(), "job.batch \"a\" deleted\n");
+        assert_eq!(pods(&cluster).await, 3, "only those of b are left");
+        assert_eq!(run(&cluster, "job/b --cascade orphan").await.unwrap(), "job.batch \"b\" deleted\n");
         tokio::time::sleep(Duration::from_secs(30)).await;
-        assert_eq!(pods(&home).await, 3, "orphans stay");
-        let told = run(&home, "pods -l job-name=b --grace-period 0").await.unwrap();
-        assert_eq!((told.lines().count(), pods(&home).await), (3, 0), "{told}");
+        assert_eq!(pods(&cluster).await, 3, "orphans stay");
+        let output = run(&cluster, "pods -l job-name=b --grace-period 0").await.unwrap();
+        assert_eq!((output.lines().count(), pods(&cluster).await), (3, 0), "{output}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_will_not_go_is_named_when_time_runs_out() {
-        let home = CliTestCluster::start(1).await;
+    async fn objects_that_still_exist_at_the_deadline_are_listed_with_their_finalizers() {
+        let cluster = CliTestCluster::start(1).await;
         let held = job("a", 1).replace("{name: a}", "{name: a, finalizers: [example.com/hold]}");
-        home.apply(&held).await.unwrap();
-        let failure = run(&home, "job a --timeout 5s").await.unwrap_err();
+        cluster.apply(&held).await.unwrap();
+        let failure = run(&cluster, "job a --timeout 5s").await.unwrap_err();
         assert_eq!(failure.code, cli::EXIT_FAILED);
         assert!(
-            failure.lines[0].contains("still there") && failure.lines[0].contains("example.com/hold"),
+            failure.lines[0].contains("still exists") && failure.lines[0].contains("example.com/hold"),
             "{failure:?}"
         );
-        assert!(run(&home, "job a --wait=false").await.is_ok());
+        assert!(run(&cluster, "job a --wait=false").await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_delete_says_which_and_fails_for_what_is_not_there() {
-        let home = CliTestCluster::start(1).await;
+    async fn a_delete_needs_a_selection_and_fails_for_objects_that_do_not_exist() {
+        let cluster = CliTestCluster::start(1).await;
         for (line, code) in [
             ("jobs", cli::EXIT_BAD_INPUT),
             ("job a --all", cli::EXIT_BAD_INPUT),
             ("job a", cli::EXIT_FAILED),
             ("cats a", cli::EXIT_BAD_INPUT),
         ] {
-            assert_eq!(run(&home, line).await.unwrap_err().code, code, "{line}");
+            assert_eq!(run(&cluster, line).await.unwrap_err().code, code, "{line}");
         }
-        assert_eq!(run(&home, "job a --ignore-not-found").await.unwrap(), "");
+        assert_eq!(run(&cluster, "job a --ignore-not-found").await.unwrap(), "");
     }
 }

@@ -1,12 +1,11 @@
-//! Fields of a manifest that the server accepted and did not keep. Kubernetes drops fields of features that are switched off
-//! without a word.
+//! Fields of a manifest that the server accepted and dropped. Kubernetes silently drops fields of features that are off.
 
 use api::gates::Gate;
 use serde_json::Value;
 
 use crate::manifest::{Manifest, Problem};
 
-/// How many fields of one object are named.
+/// How many fields of one object are listed.
 const MAX_FIELDS: usize = 10;
 
 /// Which gates a field needs, by kind and path.
@@ -17,13 +16,13 @@ const GATED_FIELDS: [(&str, &str, Gate); 4] = [
     ("Pod", "spec.schedulingGroup", Gate::GenericWorkload),
 ];
 
-/// One problem for each field that is `wanted` and not in the server's `answer`. What says nothing (null, zero, empty) may be
-/// left out by a server at will. A field that one of the server's `warnings` begins with is left to that warning.
-/// `manifest` knows the lines.
+/// One problem for each field that is in `wanted` and not in the server's `answer`, with its line in `manifest`. Values
+/// that mean nothing (null, zero, empty) are not reported, because a server may omit them. Fields that have one of the
+/// server's `warnings` are not reported again.
 pub fn fields(manifest: &Manifest, wanted: &Value, answer: &Value, warnings: &[String]) -> Vec<Problem> {
     let mut paths = Vec::new();
     for (name, wanted) in wanted.as_object().into_iter().flatten() {
-        // Metadata is partly the server's own, and a status is not applied at all.
+        // The server owns parts of the metadata, and a status is not applied.
         if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status") {
             collect_missing(wanted, answer.get(name), name, &mut paths);
         }
@@ -35,7 +34,7 @@ pub fn fields(manifest: &Manifest, wanted: &Value, answer: &Value, warnings: &[S
 }
 
 fn text(kind: &str, path: &str) -> String {
-    // A CronJob has the fields of a Job a little deeper.
+    // A CronJob has the fields of a Job below jobTemplate.
     let (kind, inner) = match path.strip_prefix("spec.jobTemplate.") {
         Some(inner) if kind == "CronJob" => ("Job", inner),
         _ => (kind, path),
@@ -84,7 +83,7 @@ fn is_empty_value(value: &Value) -> bool {
         Value::Number(number) => number.as_f64() == Some(0.0),
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
-        // `schedulingPolicy: {gang: {}}` says something by the names of its fields.
+        // An empty object can have a meaning: `schedulingPolicy: {gang: {}}`.
         Value::Object(fields) => fields.values().all(|value| is_empty_value(value) && !value.is_object()),
     }
 }
@@ -100,7 +99,7 @@ mod tests {
     use crate::manifest::parse;
 
     #[test]
-    fn fields_that_the_server_did_not_keep_are_named_with_their_line_and_gate() {
+    fn dropped_fields_are_reported_with_their_line_and_gate() {
         let text = "
 apiVersion: batch/v1
 kind: Job
@@ -123,13 +122,13 @@ status: {active: 1}
             "apiVersion": "batch/v1", "kind": "Job",
             "spec": {"parallelism": 2, "template": {"spec": {"containers": containers}}},
         });
-        let told = |warnings: &[String]| -> Vec<String> {
+        let lines = |warnings: &[String]| -> Vec<String> {
             fields(manifest, &manifest.document, &answer, warnings).iter().map(Problem::to_string).collect()
         };
-        let said = told(&[]);
+        let all = lines(&[]);
         let dropped = "dropped by the server, so it has no effect";
         assert_eq!(
-            said,
+            all,
             [
                 format!(
                     "f:8: job/a: spec.scheduling: {dropped}: the feature gates WorkloadWithJob and GenericWorkload must be on \
@@ -144,6 +143,6 @@ status: {active: 1}
         );
         assert!(fields(manifest, &manifest.document, &manifest.document, &[]).is_empty());
         let of_server = "spec.scheduling: dropped, because its gate is off".to_owned();
-        assert_eq!(told(&[of_server]), said[1..], "a field is not named twice");
+        assert_eq!(lines(&[of_server]), all[1..], "a field is not reported twice");
     }
 }

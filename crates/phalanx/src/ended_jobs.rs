@@ -1,4 +1,4 @@
-//! Jobs that ended and were then deleted, such as those with `ttlSecondsAfterFinished: 0`: a run counts them all the same.
+//! Jobs that ended and were then deleted, such as those with `ttlSecondsAfterFinished: 0`. A run counts them too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use runtime::Cursor;
 
 use crate::progress::ClusterSnapshot;
 
-/// Follows Jobs, their PodGroups and their pods, and keeps the last state of what is deleted after its Job has ended.
+/// Watches Jobs, their PodGroups and pods, and keeps the last state of objects that are deleted after their Job has ended.
 pub struct EndedJobs {
     job_changes: Cursor<JobView>,
     group_changes: Cursor<PodGroupView>,
     pod_changes: Cursor<PodView>,
     deleted_jobs: BTreeMap<String, Arc<JobView>>,
     deleted_groups: BTreeMap<ObjectKey, Arc<PodGroupView>>,
-    /// Pods of Jobs that ended by themselves, by their uid: a pod that its Job's controller stops is not among them.
+    /// Pods of Jobs that ended by themselves, by uid. Pods that the Job controller stopped are not included.
     ended_pods: BTreeMap<String, Arc<PodView>>,
 }
 
 impl EndedJobs {
-    /// Follows from now on.
+    /// Watches from now on.
     pub fn follow(caches: &Caches) -> EndedJobs {
         EndedJobs {
             job_changes: caches.jobs.subscribe(),
@@ -33,31 +33,31 @@ impl EndedJobs {
         }
     }
 
-    /// Adds to `seen`, which was read from the caches before, what is no longer there.
-    pub fn add_to(&mut self, seen: &mut ClusterSnapshot) {
+    /// Adds the deleted objects to `snapshot`, which was read from the caches before.
+    pub fn add_to(&mut self, snapshot: &mut ClusterSnapshot) {
         self.read_changes();
         let is_ended = |job: &&Arc<JobView>| has_ended(job);
-        let live: BTreeSet<&str> = seen.jobs.iter().map(|job| job.metadata.uid.as_str()).collect();
+        let live: BTreeSet<&str> = snapshot.jobs.iter().map(|job| job.metadata.uid.as_str()).collect();
         let deleted = self.deleted_jobs.values().filter(|job| !live.contains(job.metadata.uid.as_str()));
         let deleted: Vec<Arc<JobView>> = deleted.cloned().collect();
         // The pods of a Job are deleted before the Job.
-        let going = seen.jobs.iter().filter(|job| job.metadata.deletion_timestamp.is_some()).filter(is_ended);
-        let owners: BTreeSet<String> = going.chain(&deleted).map(|job| job.metadata.uid.clone()).collect();
+        let terminating = snapshot.jobs.iter().filter(|job| job.metadata.deletion_timestamp.is_some()).filter(is_ended);
+        let owners: BTreeSet<String> = terminating.chain(&deleted).map(|job| job.metadata.uid.clone()).collect();
         if owners.is_empty() {
             return;
         }
-        seen.jobs.extend(deleted);
-        seen.jobs.sort_by_key(|job| job.metadata.key());
-        let live: BTreeSet<String> = seen.pods.iter().map(|pod| pod.metadata.uid.clone()).collect();
+        snapshot.jobs.extend(deleted);
+        snapshot.jobs.sort_by_key(|job| job.metadata.key());
+        let live: BTreeSet<String> = snapshot.pods.iter().map(|pod| pod.metadata.uid.clone()).collect();
         let of_ended = |pod: &&Arc<PodView>| {
             let of_owner = job_uid(&pod.metadata).is_some_and(|uid| owners.contains(uid));
             of_owner && !live.contains(&pod.metadata.uid)
         };
-        seen.pods.extend(self.ended_pods.values().filter(of_ended).cloned());
-        seen.pods.sort_by_key(|pod| pod.metadata.key());
-        let live: BTreeSet<ObjectKey> = seen.pod_groups.iter().map(|group| group.metadata.key()).collect();
+        snapshot.pods.extend(self.ended_pods.values().filter(of_ended).cloned());
+        snapshot.pods.sort_by_key(|pod| pod.metadata.key());
+        let live: BTreeSet<ObjectKey> = snapshot.pod_groups.iter().map(|group| group.metadata.key()).collect();
         let groups = self.deleted_groups.iter().filter(|(key, _)| !live.contains(key));
-        seen.pod_groups.extend(groups.map(|(_, group)| group.clone()));
+        snapshot.pod_groups.extend(groups.map(|(_, group)| group.clone()));
     }
 
     fn read_changes(&mut self) {
@@ -67,7 +67,7 @@ impl EndedJobs {
             }
         }
         while let Some(change) = self.group_changes.try_next() {
-            // A group without a controller would count as work of its own.
+            // A group without a controller would count as separate work.
             if change.new.is_none() && change.latest().metadata.controller().is_some() {
                 self.deleted_groups.insert(change.latest().metadata.key(), change.latest().clone());
             }

@@ -1,4 +1,4 @@
-//! `phalanx get`: objects as rows, as documents or as names; once, or as they change.
+//! `phalanx get`: shows objects as a table, documents or names; once, or as a watch.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,16 +15,15 @@ use crate::list_watch::{CollectionEvent, ListWatch};
 use crate::table::{ObjectTable, TablePrinter, TableRow};
 use crate::{api_request, cli, client};
 
-/// What `phalanx get --help` teaches.
+/// Shown below the options of `phalanx get`.
 pub const HELP: &str = "\
-A kind may be called by its plural, singular or short name: pods, pod, po; with its group where that is
-needed: jobs.batch.
+KIND is a plural, singular or short name (pods, pod, po), if necessary with the group (jobs.batch).
 
 Examples:
   phalanx get pods                                all pods of the namespace
-  phalanx get pods -A -o wide                     of all namespaces, with every column
-  phalanx get job trainer -o yaml                 one Job as the server keeps it
-  phalanx get podgroups -w                        now, and then every change until Ctrl-C
+  phalanx get pods -A -o wide                     pods of all namespaces, all columns
+  phalanx get job trainer -o yaml                 one Job as the server stores it
+  phalanx get podgroups -w                        all PodGroups, then every change until Ctrl-C
   phalanx get pods -l job-name=trainer -o name    names, for scripts
   phalanx get pods --field-selector spec.nodeName=node-3";
 
@@ -34,22 +33,22 @@ pub struct GetArgs {
     /// KIND, KIND NAME…, KIND,KIND or KIND/NAME…
     #[arg(required = true, value_name = "KIND")]
     pub words: Vec<String>,
-    /// Follows every change until Ctrl-C
+    /// Watches: prints every change until Ctrl-C
     #[arg(short, long)]
     pub watch: bool,
-    /// How objects are printed [default: a table]
+    /// Output format [default: a table]
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<GetOutputFormat>,
-    /// Only objects with such labels: a=b, a!=b, 'a in (b,c)', a, '!a', joined by commas
+    /// Label selector: a=b, a!=b, 'a in (b,c)', a, '!a', separated by commas
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// Only objects with such fields: status.phase=Running,spec.nodeName!=node-1
+    /// Field selector, such as status.phase=Running,spec.nodeName!=node-1
     #[arg(long, value_name = "FIELDS")]
     pub field_selector: Option<String>,
     /// All namespaces
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
@@ -57,13 +56,13 @@ pub struct GetArgs {
 /// How objects are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GetOutputFormat {
-    /// A table with every column
+    /// A table with all columns
     Wide,
     /// YAML documents
     Yaml,
     /// One JSON document
     Json,
-    /// kind/name, one a line
+    /// kind/name, one per line
     Name,
 }
 
@@ -72,7 +71,7 @@ pub fn command(args: &GetArgs) -> u8 {
     client::run(&args.connect, async |connection| print(&connection, args, &mut std::io::stdout().lock()).await)
 }
 
-/// Prints what is asked for.
+/// Prints the selected objects.
 pub async fn print(connection: &Connection, args: &GetArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
     let kinds = ServedKinds::discover(&connection.client).await?;
     let selections = kinds.selections(&args.words)?;
@@ -93,11 +92,11 @@ pub async fn print(connection: &Connection, args: &GetArgs, out: &mut dyn Write)
     if missing.is_empty() { Ok(cli::EXIT_DONE) } else { Err(CommandError { code: cli::EXIT_FAILED, lines: missing }) }
 }
 
-/// What came of one selection.
+/// The objects of one selection.
 struct FetchResult {
-    /// Lists, or single objects: whatever the server said, in the order of asking.
+    /// Lists or single objects, in the order of the requests.
     found: Vec<Value>,
-    /// What the server said of names that are not there.
+    /// Error messages for names that do not exist.
     missing: Vec<String>,
 }
 
@@ -111,11 +110,11 @@ impl GetRequest<'_> {
         let named = selections.iter().any(|selection| !selection.names.is_empty());
         let narrowed = self.args.selector.is_some() || self.args.field_selector.is_some();
         if named && (narrowed || self.args.all_namespaces) {
-            return Err(CommandError::usage("a name already says which object; leave out -l, --field-selector and -A"));
+            return Err(CommandError::usage("names cannot be combined with -l, --field-selector and -A"));
         }
         let is_one = matches!(selections, [one] if one.names.len() <= 1);
         if self.args.watch && !is_one {
-            return Err(CommandError::usage("-w follows one kind or one object; start it once for each"));
+            return Err(CommandError::usage("-w watches one kind or one object"));
         }
         Ok(())
     }
@@ -234,7 +233,7 @@ fn is_empty(answer: &Value) -> bool {
     count("items") + count("rows") == 0
 }
 
-/// What a watch has printed, so that a fresh list repeats nothing.
+/// Remembers what a watch has printed, so that a new list does not repeat it.
 struct WatchPrinter<'a> {
     kind: &'a ServedKind,
     format: Option<GetOutputFormat>,
@@ -245,13 +244,13 @@ struct WatchPrinter<'a> {
 }
 
 impl WatchPrinter<'_> {
-    fn show(&mut self, seen: CollectionEvent, out: &mut dyn Write) -> Result<(), CommandError> {
-        let (answer, is_gone) = match seen {
+    fn show(&mut self, event: CollectionEvent, out: &mut dyn Write) -> Result<(), CommandError> {
+        let (answer, is_gone) = match event {
             CollectionEvent::Listed(answer) | CollectionEvent::Changed(answer) => (answer, false),
             CollectionEvent::Deleted(answer) => (answer, true),
         };
         let mut table = ObjectTable::read(&answer, Timestamp::now());
-        let mut is_news: Vec<bool> = Vec::new();
+        let mut is_new: Vec<bool> = Vec::new();
         for row in &table.rows {
             let key = (row.namespace.clone(), row.name.clone());
             let before = if is_gone {
@@ -259,18 +258,18 @@ impl WatchPrinter<'_> {
             } else {
                 self.versions.insert(key, row.resource_version.clone())
             };
-            is_news.push(is_gone || row.resource_version.is_empty() || before.as_ref() != Some(&row.resource_version));
+            is_new.push(is_gone || row.resource_version.is_empty() || before.as_ref() != Some(&row.resource_version));
         }
         let Some(format) = self.format.filter(|format| *format != GetOutputFormat::Wide) else {
-            let mut news = is_news.into_iter();
-            table.rows.retain(|_| news.next().unwrap_or(true));
+            let mut is_new = is_new.into_iter();
+            table.rows.retain(|_| is_new.next().unwrap_or(true));
             if table.rows.is_empty() {
                 return Ok(());
             }
             return Ok(self.printer.print(&table, out)?);
         };
         let objects = objects_of(self.kind, vec![answer]);
-        for (object, _) in objects.into_iter().zip(is_news).filter(|(_, is_news)| *is_news) {
+        for (object, _) in objects.into_iter().zip(is_new).filter(|(_, is_new)| *is_new) {
             if format == GetOutputFormat::Yaml && !std::mem::take(&mut self.is_first) {
                 writeln!(out, "---")?;
             }
@@ -305,7 +304,7 @@ fn print_objects(
     Ok(out.flush()?)
 }
 
-/// The objects in `answers`, each saying what it is, without the book-keeping of managed fields.
+/// The objects in `answers`, each with kind and apiVersion, without managed fields.
 fn objects_of(kind: &ServedKind, answers: Vec<Value>) -> Vec<Value> {
     let mut objects = Vec::new();
     for mut answer in answers {
@@ -315,7 +314,7 @@ fn objects_of(kind: &ServedKind, answers: Vec<Value>) -> Vec<Value> {
         }
     }
     for object in objects.iter_mut().filter_map(Value::as_object_mut) {
-        // The items of a list leave out what the list already says.
+        // The items of a list have no kind and apiVersion.
         if !object.contains_key("kind") {
             object.insert("kind".to_owned(), kind.kind.clone().into());
             object.insert("apiVersion".to_owned(), kind.api_version().into());
@@ -346,7 +345,7 @@ fn print_document(format: GetOutputFormat, document: &Value, out: &mut dyn Write
         return Ok(writeln!(out, "{document:#}")?);
     }
     let text = serde_saphyr::to_string(document)
-        .map_err(|error| CommandError::failed(format!("cannot be written as YAML: {error}; try -o json")))?;
+        .map_err(|error| CommandError::failed(format!("cannot be printed as YAML: {error}; try -o json")))?;
     Ok(write!(out, "{text}")?)
 }
 
@@ -357,59 +356,59 @@ mod tests {
     use crate::test_cluster::{CliTestCluster, job, parse_args};
     use std::time::Duration;
 
-    async fn get(home: &CliTestCluster, line: &str) -> Result<String, CommandError> {
+    async fn get(cluster: &CliTestCluster, line: &str) -> Result<String, CommandError> {
         let mut out = Vec::new();
-        print(&home.connection, &parse_args(line), &mut out).await?;
+        print(&cluster.connection, &parse_args(line), &mut out).await?;
         Ok(String::from_utf8(out).unwrap())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn objects_are_shown_as_rows_documents_and_names() {
-        let home = CliTestCluster::start(2).await;
-        home.apply(&job("a", 2)).await.unwrap();
-        let table = get(&home, "jobs").await.unwrap();
+    async fn objects_are_printed_as_table_documents_and_names() {
+        let cluster = CliTestCluster::start(2).await;
+        cluster.apply(&job("a", 2)).await.unwrap();
+        let table = get(&cluster, "jobs").await.unwrap();
         assert!(table.starts_with("NAME") && table.contains("\na "), "{table}");
-        assert_eq!(get(&home, "job,ns -o name").await.unwrap().lines().next(), Some("job.batch/a"));
-        assert_eq!(get(&home, "no/node-0 no/node-1 -o name").await.unwrap(), "node/node-0\nnode/node-1\n");
-        let document: Value = serde_json::from_str(&get(&home, "job a -o json").await.unwrap()).unwrap();
+        assert_eq!(get(&cluster, "job,ns -o name").await.unwrap().lines().next(), Some("job.batch/a"));
+        assert_eq!(get(&cluster, "no/node-0 no/node-1 -o name").await.unwrap(), "node/node-0\nnode/node-1\n");
+        let document: Value = serde_json::from_str(&get(&cluster, "job a -o json").await.unwrap()).unwrap();
         assert_eq!((&document["kind"], &document["apiVersion"]), (&json!("Job"), &json!("batch/v1")));
-        assert!(!get(&home, "job a -o yaml").await.unwrap().contains("items:"), "an object is no list");
-        let list: Value = serde_json::from_str(&get(&home, "jobs -A -o json").await.unwrap()).unwrap();
+        assert!(!get(&cluster, "job a -o yaml").await.unwrap().contains("items:"), "one object is not a list");
+        let list: Value = serde_json::from_str(&get(&cluster, "jobs -A -o json").await.unwrap()).unwrap();
         assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&json!("List"), &json!("Job")));
-        let yaml = get(&home, "job a -o yaml").await.unwrap();
+        let yaml = get(&cluster, "job a -o yaml").await.unwrap();
         let again = crate::manifest::parse("a".as_ref(), &yaml).unwrap();
         assert_eq!(again[0].document["metadata"]["uid"], document["metadata"]["uid"], "{yaml}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn selectors_narrow_and_names_that_are_not_there_fail() {
-        let home = CliTestCluster::start(1).await;
-        home.apply(&format!("{}---\n{}", job("a", 1), job("b", 1))).await.unwrap();
-        home.wait_until_ended("a").await;
-        home.wait_until_ended("b").await;
-        let pods = get(&home, "pods -l job-name=b -o name").await.unwrap();
+    async fn selectors_filter_and_missing_names_fail() {
+        let cluster = CliTestCluster::start(1).await;
+        cluster.apply(&format!("{}---\n{}", job("a", 1), job("b", 1))).await.unwrap();
+        cluster.wait_until_ended("a").await;
+        cluster.wait_until_ended("b").await;
+        let pods = get(&cluster, "pods -l job-name=b -o name").await.unwrap();
         assert!(pods.lines().count() == 1 && pods.starts_with("pod/b-"), "{pods}");
-        assert_eq!(get(&home, "pods --field-selector status.phase=Running -o name").await.unwrap(), "");
-        let failure = get(&home, "jobs a nobody").await.unwrap_err();
+        assert_eq!(get(&cluster, "pods --field-selector status.phase=Running -o name").await.unwrap(), "");
+        let failure = get(&cluster, "jobs a missing").await.unwrap_err();
         assert_eq!((failure.code, failure.lines.len()), (cli::EXIT_FAILED, 1), "{failure:?}");
-        assert!(failure.lines[0].contains("nobody"), "{failure:?}");
+        assert!(failure.lines[0].contains("missing"), "{failure:?}");
         for line in ["job a -A", "job a -l x=y", "jobs,pods -w", "cats"] {
-            assert_eq!(get(&home, line).await.unwrap_err().code, cli::EXIT_BAD_INPUT, "{line}");
+            assert_eq!(get(&cluster, line).await.unwrap_err().code, cli::EXIT_BAD_INPUT, "{line}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_shows_what_is_there_and_then_every_change() {
-        let home = CliTestCluster::start(1).await;
-        home.apply(&job("before", 1)).await.unwrap();
-        home.wait_until_ended("before").await;
+    async fn a_watch_prints_all_objects_and_then_every_change() {
+        let cluster = CliTestCluster::start(1).await;
+        cluster.apply(&job("before", 1)).await.unwrap();
+        cluster.wait_until_ended("before").await;
         let (mut out, args) = (Vec::new(), parse_args("jobs -w -o name"));
-        let watching = tokio::time::timeout(Duration::from_secs(30), print(&home.connection, &args, &mut out));
-        let (ended, _) = futures::join!(watching, async {
+        let watch = tokio::time::timeout(Duration::from_secs(30), print(&cluster.connection, &args, &mut out));
+        let (ended, _) = futures::join!(watch, async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            home.apply(&job("during", 1)).await.unwrap();
+            cluster.apply(&job("during", 1)).await.unwrap();
         });
-        assert!(ended.is_err(), "a watch ends only when the user has seen enough");
+        assert!(ended.is_err(), "a watch does not end by itself");
         let text = String::from_utf8(out).unwrap();
         let count = |name: &str| text.lines().filter(|line| *line == name).count();
         assert_eq!(count("job.batch/before"), 1, "{text}");

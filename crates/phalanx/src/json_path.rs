@@ -1,4 +1,4 @@
-//! The part of kubectl's JSON paths that questions about one object need: fields, indexes, `[*]` and equality filters.
+//! The subset of kubectl's JSON paths for one object: fields, indexes, `[*]` and equality filters.
 
 use serde_json::Value;
 
@@ -9,36 +9,36 @@ pub struct JsonPath(Vec<PathSegment>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PathSegment {
     Field(String),
-    /// From the end where negative.
+    /// Negative indexes count from the end.
     Index(i64),
     Wildcard,
-    /// Items in which the path has that text.
+    /// Items in which the path has this value.
     Filter(JsonPath, String),
 }
 
 impl JsonPath {
-    /// Reads a path, with or without braces; an error says what cannot be read.
+    /// Parses a path, with or without braces.
     pub fn parse(text: &str) -> Result<JsonPath, String> {
         let inner = text.strip_prefix('{').map_or(Some(text), |rest| rest.strip_suffix('}'));
-        let inner = inner.ok_or_else(|| format!("{text}: the brace is never closed"))?;
+        let inner = inner.ok_or_else(|| format!("{text}: the brace is not closed"))?;
         let inner = inner.trim().trim_start_matches('$');
-        let mut steps = Vec::new();
+        let mut segments = Vec::new();
         let mut rest = inner;
         while !rest.is_empty() {
-            let (step, after) = parse_segment(rest).ok_or_else(|| {
-                format!("{text}: cannot read {rest:?}; understood are .field, [0], [*], ['a.b'] and [?(@.a==\"b\")]")
+            let (segment, after) = parse_segment(rest).ok_or_else(|| {
+                format!("{text}: cannot parse {rest:?}; supported are .field, [0], [*], ['a.b'] and [?(@.a==\"b\")]")
             })?;
-            steps.push(step);
+            segments.push(segment);
             rest = after;
         }
-        if steps.is_empty() { Err("the path is empty".to_owned()) } else { Ok(JsonPath(steps)) }
+        if segments.is_empty() { Err("the path is empty".to_owned()) } else { Ok(JsonPath(segments)) }
     }
 
-    /// Every value the path leads to in `document`.
+    /// Every value at the path in `document`.
     pub fn find<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![document];
-        for step in &self.0 {
-            found = found.into_iter().flat_map(|value| step.select(value)).collect();
+        for segment in &self.0 {
+            found = found.into_iter().flat_map(|value| segment.select(value)).collect();
         }
         found
     }
@@ -66,12 +66,12 @@ impl PathSegment {
     }
 }
 
-/// A value as people write it: texts without quotes, everything else as JSON.
+/// Strings without quotes, other values as JSON.
 pub fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// One step and what follows it.
+/// One segment and the rest of the text.
 fn parse_segment(text: &str) -> Option<(PathSegment, &str)> {
     if let Some(filter) = text.strip_prefix("[?(") {
         let end = filter.find(")]")?;
@@ -83,12 +83,12 @@ fn parse_segment(text: &str) -> Option<(PathSegment, &str)> {
             return Some((PathSegment::Field(inside[1..end].to_owned()), inside[end + 1..].strip_prefix(']')?));
         }
         let end = inside.find(']')?;
-        let step = if &inside[..end] == "*" {
+        let segment = if &inside[..end] == "*" {
             PathSegment::Wildcard
         } else {
             PathSegment::Index(inside[..end].trim().parse().ok()?)
         };
-        return Some((step, &inside[end + 1..]));
+        return Some((segment, &inside[end + 1..]));
     }
     let name = text.strip_prefix('.')?;
     let mut field = String::new();
@@ -125,7 +125,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_lead_to_values() {
+    fn paths_select_values() {
         let document = json!({
             "status": {"phase": "Running", "ready": 3, "conditions": [
                 {"type": "Ready", "status": "False"}, {"type": "Complete", "status": "True"},
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_cannot_be_read_are_refused_and_never_panic() {
+    fn invalid_paths_are_refused_without_a_panic() {
         for text in
             ["", "{}", "{.a", "a", "{.a[}", "{.a[x]}", "{..a}", "{.a[?(@.b)]}", "{.a['b}", "{.a.}", "{.a\\}", "[']"]
         {

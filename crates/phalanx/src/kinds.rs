@@ -1,4 +1,4 @@
-//! Which kinds a server has, and what people call them.
+//! The kinds that a server serves, found by any of their names.
 
 use api::conversion::current_api_version;
 use api::kinds as registry;
@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::api_request::{self, items, text};
 use crate::command_error::CommandError;
 
-/// All groups in two answers, where the server can; the older form otherwise.
+/// Aggregated discovery if the server has it, else the older form.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-/// A list of names longer than this helps nobody.
+/// Longer lists of names are omitted from errors.
 const MAX_NAMES_SHOWN: usize = 30;
 
 /// A kind in one version.
@@ -28,11 +28,11 @@ pub struct ServedKind {
     pub kind: String,
     /// As in the path.
     pub plural: String,
-    /// As people say it.
+    /// Singular name.
     pub singular: String,
-    /// As people say it in haste.
+    /// Short names.
     pub short_names: Vec<String>,
-    /// Whether objects live in a namespace.
+    /// Whether objects are in a namespace.
     pub namespaced: bool,
 }
 
@@ -42,7 +42,7 @@ impl ServedKind {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The collection's path in `namespace`; `None` is all namespaces. Kinds without namespaces leave it out.
+    /// The collection's path in `namespace`; `None` means all namespaces. Ignored for cluster-scoped kinds.
     pub fn collection_path(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         match namespace.filter(|_| self.namespaced) {
@@ -69,7 +69,7 @@ impl ServedKind {
         format!("{}/{name}", self.display_name())
     }
 
-    /// Whether people may call it `name`: plural, singular, short name or kind, with or without its group
+    /// Whether `name` is one of its names: plural, singular, short name or kind, with or without its group
     /// (`jobs.batch`) and version (`jobs.v1.batch`).
     fn matches_name(&self, name: &str) -> bool {
         let (word, rest) = name.split_once('.').unwrap_or((name, ""));
@@ -84,7 +84,7 @@ impl ServedKind {
 #[derive(Debug)]
 pub struct ServedKinds(Vec<ServedKind>);
 
-/// What a command line is about: a kind, and names where it gives any.
+/// Objects selected on the command line: a kind, and optional names.
 #[derive(Debug)]
 pub struct ObjectSelection<'a> {
     /// The kind.
@@ -94,7 +94,7 @@ pub struct ObjectSelection<'a> {
 }
 
 impl ServedKinds {
-    /// Asks the server. One that has no discovery is taken to serve what Phalanx itself does.
+    /// Discovers the kinds of the server. Without discovery, it is assumed to serve the kinds of Phalanx.
     pub async fn discover(client: &Client) -> Result<ServedKinds, Error> {
         let core = match api_request::get(client, "/api", DISCOVERY).await {
             Err(error) if is_not_found(&error) => return Ok(ServedKinds::built_in()),
@@ -127,7 +127,7 @@ impl ServedKinds {
         ServedKinds(served.collect())
     }
 
-    /// The kind that people call `name`.
+    /// The kind with this name.
     pub fn find_by_name(&self, name: &str) -> Result<&ServedKind, CommandError> {
         self.0.iter().find(|kind| kind.matches_name(name)).ok_or_else(|| {
             let known = self.names();
@@ -137,8 +137,8 @@ impl ServedKinds {
         })
     }
 
-    /// The kind of an object that says `apiVersion` and `kind`; `Err` says which field the server knows nothing of. A group
-    /// that a draft called otherwise is the present one; the server tells the user.
+    /// The kind of an object with this `apiVersion` and `kind`; `Err` has the field that the server does not know. Group
+    /// names of drafts are mapped to the current ones; the server warns about them.
     pub fn find_by_kind(&self, api_version: &str, kind: &str) -> Result<&ServedKind, (&'static str, String)> {
         let present = current_api_version(api_version);
         let api_version = present.as_deref().unwrap_or(api_version);
@@ -158,17 +158,17 @@ impl ServedKinds {
         Err(("apiVersion", format!("version {version} of {kind} is not served; served are {served}")))
     }
 
-    /// Reads `pods`, `pods a b`, `pods,jobs`, `pod/a job/b`.
+    /// Parses `pods`, `pods a b`, `pods,jobs`, `pod/a job/b`.
     pub fn selections(&self, words: &[String]) -> Result<Vec<ObjectSelection<'_>>, CommandError> {
         let [first, names @ ..] = words else {
-            return Err(CommandError::usage("which kind? such as `pods`, `job trainer` or `job/trainer`"));
+            return Err(CommandError::usage("missing kind, such as `pods`, `job trainer` or `job/trainer`"));
         };
         if words.iter().any(|word| word.contains('/')) {
             let one = |word: &String| match word.split_once('/') {
                 Some((kind, name)) if !name.is_empty() && !name.contains('/') => {
                     Ok(ObjectSelection { kind: self.find_by_name(kind)?, names: vec![name.to_owned()] })
                 }
-                _ => Err(CommandError::usage(format!("{word}: either all are KIND/NAME or none is"))),
+                _ => Err(CommandError::usage(format!("{word}: use KIND/NAME for all arguments or for none"))),
             };
             return words.iter().map(one).collect();
         }
@@ -210,7 +210,7 @@ fn from_aggregated(answer: &Value) -> Vec<ServedKind> {
     kinds
 }
 
-/// The older form: a list of groups and versions, and one answer for each of them.
+/// The older form: a list of groups and versions, and one request for each of them.
 async fn discover_legacy(client: &Client, root: &str, answer: &Value) -> Result<Vec<ServedKind>, Error> {
     let places: Vec<(String, String)> = if root == "/api" {
         items(&answer["versions"]).map(|version| (String::new(), text(version))).collect()
@@ -232,7 +232,7 @@ async fn discover_legacy(client: &Client, root: &str, answer: &Value) -> Result<
     for ((group, version), answer) in places.iter().zip(answers) {
         match answer {
             Ok(answer) => kinds.extend(from_resource_list(group, version, &answer)),
-            // An extension that is down must not take everything else with it.
+            // An extension server that is down must not make all other kinds unusable.
             Err(Error::Api(status)) if !group.is_empty() => {
                 eprintln!("warning: {group}/{version} cannot be listed: {}", status.message);
             }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_after_the_kind_or_with_it() {
+    fn names_follow_the_kind_or_a_slash() {
         assert_eq!(selected(&["po", "a", "b"]).unwrap(), "/api/v1/namespaces/n/pods [\"a\", \"b\"]");
         assert_eq!(selected(&["pods,ns"]).unwrap(), "/api/v1/namespaces/n/pods [] + /api/v1/namespaces []");
         assert_eq!(
@@ -301,7 +301,7 @@ mod tests {
             (&["po/"], "KIND/NAME"),
             (&["cats"], "no kind \"cats\"; it has namespaces, nodes, pods"),
             (&["jobs.apps"], "no kind"),
-            (&[], "which kind?"),
+            (&[], "missing kind"),
         ] {
             let refusal = selected(words).unwrap_err();
             assert!(refusal.contains(want), "{words:?}: {refusal}");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_discovery_are_read_alike() {
+    fn both_forms_of_discovery_give_the_same_kinds() {
         let aggregated = json!({"items": [{"metadata": {"name": "batch"}, "versions": [{"version": "v1", "resources": [{
             "resource": "jobs", "responseKind": {"group": "batch", "version": "v1", "kind": "Job"}, "scope": "Namespaced",
             "singularResource": "job", "shortNames": ["j"],
@@ -325,7 +325,7 @@ mod tests {
 
     // Shows: S001-07
     #[test]
-    fn manifests_of_kinds_or_versions_not_served_learn_which_are() {
+    fn an_error_about_a_kind_that_is_not_served_lists_the_served_ones() {
         let kinds = ServedKinds::built_in();
         assert_eq!(kinds.find_by_kind("batch/v1", "Job").unwrap().plural, "jobs");
         assert_eq!(

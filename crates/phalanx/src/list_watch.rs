@@ -1,4 +1,4 @@
-//! Follows a collection: everything there is, then every change, over lost connections and forgotten history.
+//! Lists and watches a collection; recovers from lost connections and compacted history.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use serde_json::Value;
 use crate::api_request::{self, text};
 use crate::command_error::CommandError;
 
-/// Pause before a lost connection is made again.
+/// Pause before a reconnect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
-/// What there is to see.
+/// A list or a change of the collection.
 #[derive(Debug)]
 pub enum CollectionEvent {
-    /// Everything there is now; what is not in it is gone.
+    /// All objects; those that are not in it are deleted.
     Listed(Value),
-    /// One object (or the row of one) that is new or changed.
+    /// One new or changed object (or its table row).
     Changed(Value),
-    /// The last state of one object that is gone.
+    /// The last state of a deleted object.
     Deleted(Value),
 }
 
 type LineStream = futures::stream::BoxStream<'static, std::io::Result<String>>;
 
-/// A collection that is being followed.
+/// A collection that is being watched.
 pub struct ListWatch<'a> {
     client: &'a Client,
     path: String,
     options: Vec<(&'a str, &'a str)>,
     accept: &'static str,
-    /// Everything up to here has been seen; `None`: nothing yet, or history has moved on.
+    /// The revision to resume from; `None` before the first list and after 410.
     revision: Option<String>,
     lines: Option<LineStream>,
     was_connected: bool,
 }
 
 impl<'a> ListWatch<'a> {
-    /// Follows the collection at `path`, narrowed by the query `options`.
+    /// Watches the collection at `path` with the query `options`.
     pub fn new(
         client: &'a Client,
         path: String,
@@ -48,8 +48,8 @@ impl<'a> ListWatch<'a> {
         ListWatch { client, path, options, accept, revision: None, lines: None, was_connected: false }
     }
 
-    /// Waits for the next thing to see. The first is always [`Seen::All`]. Fails only if the server refuses, or cannot be
-    /// reached at the very beginning.
+    /// Waits for the next event. The first is always [`CollectionEvent::Listed`]. Fails only if the server refuses, or was
+    /// never reached.
     pub async fn next(&mut self) -> Result<CollectionEvent, CommandError> {
         loop {
             if self.revision.is_none() {
@@ -69,11 +69,11 @@ impl<'a> ListWatch<'a> {
             let Some(lines) = &mut self.lines else { continue };
             match lines.next().await {
                 Some(Ok(line)) => {
-                    if let Some(seen) = self.parse_event(&line)? {
-                        return Ok(seen);
+                    if let Some(event) = self.parse_event(&line)? {
+                        return Ok(event);
                     }
                 }
-                // Servers end every watch after a while, and a dying one without a word; go on from here.
+                // Servers end every watch after some time, and connections break: resume from the revision.
                 None | Some(Err(_)) => {
                     self.lines = None;
                     tokio::time::sleep(RECONNECT_DELAY).await;
@@ -95,10 +95,10 @@ impl<'a> ListWatch<'a> {
         Ok(())
     }
 
-    /// One event; `None` for those that carry nothing to show.
+    /// Parses one event; `None` for bookmarks and errors that are handled here.
     fn parse_event(&mut self, line: &str) -> Result<Option<CollectionEvent>, CommandError> {
         let Ok(mut event) = serde_json::from_str::<Value>(line) else {
-            // A line cut off by a dying server: what it said comes again.
+            // An incomplete line of a broken connection: the event is sent again.
             self.lines = None;
             return Ok(None);
         };
@@ -122,13 +122,13 @@ impl<'a> ListWatch<'a> {
         }
     }
 
-    /// A refusal is an answer. A server out of reach is an answer too, unless it was in reach before.
+    /// Waits after a temporary error if the server was reached before; otherwise returns the error.
     async fn pause_or_fail(&mut self, error: Error) -> Result<(), CommandError> {
-        let is_passing = match &error {
+        let is_temporary = match &error {
             Error::Api(status) => matches!(status.code, 429 | 500..),
             _ => true,
         };
-        if !self.was_connected || !is_passing {
+        if !self.was_connected || !is_temporary {
             return Err(error.into());
         }
         tokio::time::sleep(RECONNECT_DELAY).await;
@@ -141,7 +141,7 @@ fn lines_of(stream: impl AsyncBufRead + Send + 'static) -> LineStream {
     Box::pin(stream).lines().boxed()
 }
 
-/// The revision an event stands for; a table's row carries it in the row's object.
+/// The revision of an event; in a table it is in the object of the row.
 fn revision_of(object: &Value) -> Option<String> {
     let own = &object["metadata"]["resourceVersion"];
     let of_row = &object["rows"][0]["object"]["metadata"]["resourceVersion"];
@@ -161,35 +161,36 @@ mod tests {
     use http_body_util::Full;
     use kube::client::Body;
 
-    /// A server that gives these answers one after the other, and notes what it is asked.
+    /// A server that sends these responses in order, and records the requests.
     fn scripted(answers: &[(u16, &'static str)]) -> (Client, Arc<Mutex<Vec<String>>>) {
         let answers = Arc::new(Mutex::new(answers.iter().copied().collect::<VecDeque<_>>()));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let notes = asked.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let notes = requests.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             notes.lock().unwrap().push(request.uri().to_string());
-            let (code, body) = answers.lock().unwrap().pop_front().expect("no more is asked than was scripted");
+            let (code, body) =
+                answers.lock().unwrap().pop_front().expect("there are not more requests than scripted responses");
             let response = Response::builder().status(code).body(Full::new(Bytes::from(body))).unwrap();
             std::future::ready(Ok::<_, Infallible>(response))
         });
-        (Client::new(service, "default"), asked)
+        (Client::new(service, "default"), requests)
     }
 
-    async fn collect_events(follow: &mut ListWatch<'_>, length: usize) -> String {
-        let mut told = Vec::new();
+    async fn collect_events(list_watch: &mut ListWatch<'_>, length: usize) -> String {
+        let mut events = Vec::new();
         for _ in 0..length {
-            told.push(match follow.next().await.unwrap() {
+            events.push(match list_watch.next().await.unwrap() {
                 CollectionEvent::Listed(all) => format!("all@{}", text(&all["metadata"]["resourceVersion"])),
                 CollectionEvent::Changed(object) => format!("changed@{}", revision_of(&object).unwrap()),
-                CollectionEvent::Deleted(object) => format!("gone@{}", revision_of(&object).unwrap()),
+                CollectionEvent::Deleted(object) => format!("deleted@{}", revision_of(&object).unwrap()),
             });
         }
-        told.join(" ")
+        events.join(" ")
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lost_connection_goes_on_and_a_forgotten_history_begins_anew() {
-        let (client, asked) = scripted(&[
+    async fn a_watch_resumes_after_a_lost_connection_and_lists_again_after_410() {
+        let (client, requests) = scripted(&[
             (200, r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#),
             (200, "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"2\"}}}\n{\"type\":\"MOD"),
             (200, "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\"}}}\n"),
@@ -203,22 +204,22 @@ mod tests {
             (410, r#"{"message":"too old"}"#),
             (200, r#"{"metadata":{"resourceVersion":"12"},"items":[]}"#),
         ]);
-        let mut follow =
+        let mut list_watch =
             ListWatch::new(&client, "/api/v1/pods".to_owned(), vec![("labelSelector", "a=b")], api_request::JSON);
-        assert_eq!(collect_events(&mut follow, 5).await, "all@1 changed@2 gone@6 all@9 all@12");
-        let asked = asked.lock().unwrap();
+        assert_eq!(collect_events(&mut list_watch, 5).await, "all@1 changed@2 deleted@6 all@9 all@12");
+        let requests = requests.lock().unwrap();
         let from: Vec<&str> =
-            asked.iter().filter_map(|uri| uri.split_once("resourceVersion=").map(|(_, at)| at)).collect();
+            requests.iter().filter_map(|uri| uri.split_once("resourceVersion=").map(|(_, at)| at)).collect();
         assert_eq!(from, ["1", "2", "5", "5", "6", "9"]);
-        assert!(asked.iter().all(|uri| uri.contains("labelSelector=a%3Db")), "{asked:?}");
+        assert!(requests.iter().all(|uri| uri.contains("labelSelector=a%3Db")), "{requests:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_ends_it_and_so_does_a_server_that_was_never_there() {
+    async fn a_refusal_and_a_server_that_was_never_reached_are_errors() {
         for answer in [(403, r#"{"message":"forbidden"}"#), (503, r#"{"message":"starting"}"#)] {
             let (client, _) = scripted(&[answer]);
-            let mut follow = ListWatch::new(&client, "/api/v1/pods".to_owned(), Vec::new(), api_request::JSON);
-            assert!(follow.next().await.is_err(), "{answer:?}");
+            let mut list_watch = ListWatch::new(&client, "/api/v1/pods".to_owned(), Vec::new(), api_request::JSON);
+            assert!(list_watch.next().await.is_err(), "{answer:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `phalanx logs`: what a pod wrote; of a pod on a simulated node, which writes nothing, what is known of its life.
+//! `phalanx logs`: the logs of a pod. A pod on a simulated node has none; its container states are shown instead.
 
 use std::io::Write;
 
@@ -12,10 +12,10 @@ use crate::command_error::CommandError;
 use crate::kinds::ServedKinds;
 use crate::{api_request, cli, client};
 
-/// What `phalanx logs --help` teaches.
+/// Shown below the options of `phalanx logs`.
 pub const HELP: &str = "\
-Pods on simulated nodes (those of `phalanx up` and `phalanx run`) run no program and write nothing; for them
-the command shows when each container started and ended, and how. On real clusters it shows the log.
+Pods on simulated nodes (as in `phalanx up`) run no program and have no logs. For them the command shows when \
+each container started and ended, and its exit code. On real clusters it shows the logs.
 
 Examples:
   phalanx logs trainer-0-x7k2p
@@ -28,19 +28,19 @@ pub struct LogsArgs {
     /// The pod: NAME or pod/NAME
     #[arg(value_name = "POD")]
     pub pod: String,
-    /// The container, where the pod has several
+    /// The container, if the pod has several
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
-    /// Goes on as more is written
+    /// Prints new lines as they are written
     #[arg(short, long)]
     pub follow: bool,
-    /// The run before the last restart
+    /// Logs from before the last restart
     #[arg(short, long)]
     pub previous: bool,
-    /// Only the last lines
+    /// Number of lines from the end
     #[arg(long, value_name = "LINES")]
     pub tail: Option<u32>,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
@@ -50,23 +50,23 @@ pub fn command(args: &LogsArgs) -> u8 {
     client::run(&args.connect, async |connection| logs(&connection, args, &mut std::io::stdout().lock()).await)
 }
 
-/// Prints what the pod wrote, or what is known of it.
+/// Prints the logs of the pod, or its container states on a simulated node.
 pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
     let (kind, name) = args.pod.split_once('/').unwrap_or(("pod", &args.pod));
     let kinds = ServedKinds::built_in();
     let pods = kinds.find_by_name("pods")?;
     if !matches!(kind, "pod" | "pods" | "po") {
-        let hint = "`phalanx get pods` lists them, -l job-name=NAME those of a Job";
-        return Err(CommandError::usage(format!("{}: logs are of one pod; {hint}", args.pod)));
+        let hint = "`phalanx get pods -l job-name=NAME` lists those of a Job";
+        return Err(CommandError::usage(format!("{}: must be a pod; {hint}", args.pod)));
     }
     let path = pods.object_path(&connection.namespace, name);
     let pod = api_request::get(&connection.client, &path, api_request::JSON).await?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) else {
-        let hint = format!("`phalanx explain pod/{name}` says why");
-        return Err(CommandError::failed(format!("pod {name} has no node yet, so nothing of it has run; {hint}")));
+        let hint = format!("`phalanx explain pod/{name}` shows why");
+        return Err(CommandError::failed(format!("pod {name} has no node yet; {hint}")));
     };
     if is_simulated(connection, &kinds, node).await? {
-        eprintln!("node {node} is simulated: its pods run no program and write nothing; this is what is known");
+        eprintln!("node {node} is simulated: its pods run no program and have no logs; container states:");
         write!(out, "{}", container_states(&pod, args.container.as_deref())?)?;
         return Ok(cli::EXIT_DONE);
     }
@@ -87,12 +87,12 @@ pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write)
                 out.write_all(&buffer[..count])?;
                 out.flush()?;
             }
-            Err(error) => return Err(CommandError::failed(format!("the log broke off: {error}"))),
+            Err(error) => return Err(CommandError::failed(format!("the log ended early: {error}"))),
         }
     }
 }
 
-/// Whether the node is one of ours. Nodes that are gone or hidden from the user are taken to be real.
+/// Whether the node is simulated. A node that does not exist or that the user may not read counts as real.
 async fn is_simulated(connection: &Connection, kinds: &ServedKinds, node: &str) -> Result<bool, CommandError> {
     match api_request::get(&connection.client, &kinds.find_by_name("nodes")?.object_path("", node), api_request::JSON)
         .await
@@ -103,14 +103,14 @@ async fn is_simulated(connection: &Connection, kinds: &ServedKinds, node: &str) 
     }
 }
 
-/// What the pod's status says of its containers, a line for each.
+/// The container states in the pod's status, one line each.
 fn container_states(pod: &Value, container: Option<&str>) -> Result<String, CommandError> {
     let lists = ["initContainerStatuses", "containerStatuses"];
     let statuses = lists.into_iter().flat_map(|list| pod["status"][list].as_array().into_iter().flatten());
     let chosen = statuses.filter(|status| container.is_none_or(|name| status["name"] == name));
     let mut lines: Vec<String> = chosen.map(line).collect();
     if let (true, Some(name)) = (lines.is_empty(), container) {
-        return Err(CommandError::failed(format!("nothing is known of a container {name}")));
+        return Err(CommandError::failed(format!("the pod has no status of a container {name}")));
     }
     let phase = pod["status"]["phase"].as_str().unwrap_or("Pending");
     let detail = [&pod["status"]["reason"], &pod["status"]["message"]].into_iter().filter_map(Value::as_str);
@@ -126,7 +126,7 @@ fn line(status: &Value) -> String {
     let name = status["name"].as_str().unwrap_or("container");
     let state = &status["state"];
     let at = |time: &Value| time.as_str().unwrap_or("an unknown time").to_owned();
-    let told = if state["terminated"].is_object() {
+    let history = if state["terminated"].is_object() {
         let ended = &state["terminated"];
         let code = ended["exitCode"].as_i64().unwrap_or(0);
         format!("started {}, ended {} with exit code {code}", at(&ended["startedAt"]), at(&ended["finishedAt"]))
@@ -134,11 +134,11 @@ fn line(status: &Value) -> String {
         format!("started {}, running", at(&state["running"]["startedAt"]))
     } else {
         let reason = state["waiting"]["reason"].as_str().unwrap_or("not started");
-        format!("waits: {reason}")
+        format!("waiting: {reason}")
     };
     match status["restartCount"].as_i64().unwrap_or(0) {
-        0 => format!("{name}: {told}"),
-        restarts => format!("{name}: {told}, {restarts} restarts"),
+        0 => format!("{name}: {history}"),
+        restarts => format!("{name}: {history}, {restarts} restarts"),
     }
 }
 
@@ -150,27 +150,30 @@ mod tests {
     use serde_json::json;
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_on_a_simulated_node_has_a_life_but_no_log() {
-        let home = CliTestCluster::start(1).await;
-        home.apply(&job("a", 1)).await.unwrap();
-        home.wait_until_ended("a").await;
+    async fn container_states_are_shown_for_a_pod_on_a_simulated_node() {
+        let cluster = CliTestCluster::start(1).await;
+        cluster.apply(&job("a", 1)).await.unwrap();
+        cluster.wait_until_ended("a").await;
         let pods =
-            api_request::list(&home.connection.client, "/api/v1/namespaces/default/pods", &[], api_request::JSON)
+            api_request::list(&cluster.connection.client, "/api/v1/namespaces/default/pods", &[], api_request::JSON)
                 .await
                 .unwrap();
         let name = pods["items"][0]["metadata"]["name"].as_str().unwrap();
         let mut out = Vec::new();
-        logs(&home.connection, &parse_args(name), &mut out).await.unwrap();
-        let told = String::from_utf8(out).unwrap();
-        assert!(told.starts_with("worker: started 2") && told.contains("with exit code 0\npod: Succeeded"), "{told}");
-        let refused = logs(&home.connection, &parse_args("job/a"), &mut Vec::new()).await.unwrap_err();
+        logs(&cluster.connection, &parse_args(name), &mut out).await.unwrap();
+        let output = String::from_utf8(out).unwrap();
+        assert!(
+            output.starts_with("worker: started 2") && output.contains("with exit code 0\npod: Succeeded"),
+            "{output}"
+        );
+        let refused = logs(&cluster.connection, &parse_args("job/a"), &mut Vec::new()).await.unwrap_err();
         assert_eq!(refused.code, cli::EXIT_BAD_INPUT);
-        let refused = logs(&home.connection, &parse_args("nobody"), &mut Vec::new()).await.unwrap_err();
+        let refused = logs(&cluster.connection, &parse_args("missing"), &mut Vec::new()).await.unwrap_err();
         assert_eq!(refused.code, cli::EXIT_FAILED);
     }
 
     #[test]
-    fn a_pods_life_is_told_container_by_container() {
+    fn every_container_has_a_line_with_its_state() {
         let pod = json!({"status": {"phase": "Running", "containerStatuses": [
             {"name": "a", "state": {"terminated": {"startedAt": "S", "finishedAt": "F", "exitCode": 3}}},
             {"name": "b", "restartCount": 2, "state": {"running": {"startedAt": "S"}}},
@@ -179,7 +182,7 @@ mod tests {
         let want = "\
 a: started S, ended F with exit code 3
 b: started S, running, 2 restarts
-c: waits: PodInitializing
+c: waiting: PodInitializing
 pod: Running
 ";
         assert_eq!(container_states(&pod, None).unwrap(), want);

@@ -1,4 +1,4 @@
-//! Reads manifests: YAML or JSON files into documents that know the line of each of their fields.
+//! Reads manifests: parses YAML or JSON files into documents with the line of each field.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
-/// Larger files are refused before they are read.
+/// Larger files are refused.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// One document of a file.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// Where it came from, as the user wrote it.
+    /// The file, as the user wrote it.
     pub file: PathBuf,
     /// The document.
     pub document: Value,
@@ -23,12 +23,12 @@ pub struct Manifest {
     lines: BTreeMap<String, u64>,
 }
 
-/// Something wrong with what the user gave us, and where.
+/// A problem in a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file, as the user wrote it.
     pub file: PathBuf,
-    /// The line, where one is known.
+    /// The line, if known.
     pub line: Option<u64>,
     /// What is wrong.
     pub message: String,
@@ -45,7 +45,7 @@ impl fmt::Display for Problem {
 }
 
 impl Manifest {
-    /// A document that stands in no file.
+    /// A document that is not from a file.
     pub fn from_document(document: Value) -> Manifest {
         Manifest { file: PathBuf::new(), document, lines: BTreeMap::new() }
     }
@@ -54,7 +54,7 @@ impl Manifest {
     pub fn api_version_and_kind(&self) -> Result<(&str, &str), Problem> {
         let text = |field: &str| match self.document.get(field) {
             Some(Value::String(text)) if !text.is_empty() => Ok(text.as_str()),
-            Some(_) => Err(self.problem(field, &format!("{field}: must be a text"))),
+            Some(_) => Err(self.problem(field, &format!("{field}: must be a string"))),
             None => Err(self.problem("", &format!("{field}: Required value"))),
         };
         Ok((text("apiVersion")?, text("kind")?))
@@ -68,8 +68,8 @@ impl Manifest {
         format!("{kind}/{name}")
     }
 
-    /// A problem with the field at `path`, at the line of that field or of the nearest one above it. Of a map, at the line
-    /// of the entry that the message is about.
+    /// A problem with the field at `path`, with the line of that field or of the nearest one above it. In a map, it is the
+    /// line of the entry in the message.
     pub fn problem(&self, path: &str, message: &str) -> Problem {
         let path = self.invalid_entry_path(self.template_metadata_path(with_keys_as_fields(path)), message);
         let mut at = path.as_str();
@@ -121,7 +121,7 @@ impl Manifest {
     }
 }
 
-/// The path with each key of a map, which validation writes as `requests[memory]`, as a field: `requests.memory`.
+/// Replaces keys of maps, which validation writes as `requests[memory]`, by fields: `requests.memory`.
 fn with_keys_as_fields(path: &str) -> String {
     let (mut fields, mut rest) = (String::new(), path);
     while let Some((head, tail)) = rest.split_once('[') {
@@ -134,7 +134,7 @@ fn with_keys_as_fields(path: &str) -> String {
     fields + rest
 }
 
-/// Reads every document of every file; `-` is standard input. All problems are gathered; with any, nothing is returned.
+/// Reads every document of every file; `-` is standard input. Returns all documents, or all problems.
 pub fn read_all(files: &[PathBuf]) -> Result<Vec<Manifest>, Vec<Problem>> {
     let (mut manifests, mut problems) = (Vec::new(), Vec::new());
     for file in files {
@@ -145,12 +145,12 @@ pub fn read_all(files: &[PathBuf]) -> Result<Vec<Manifest>, Vec<Problem>> {
     }
     if manifests.is_empty() && problems.is_empty() {
         let file = files.first().cloned().unwrap_or_default();
-        problems.push(Problem { file, line: None, message: "no object in it".to_owned() });
+        problems.push(Problem { file, line: None, message: "no objects in the file".to_owned() });
     }
     if problems.is_empty() { Ok(manifests) } else { Err(problems) }
 }
 
-/// The text of `file`, or what keeps us from it.
+/// The text of `file`, or why it cannot be read.
 pub fn read_text(file: &Path) -> Result<String, Problem> {
     let problem = |message: String| Problem { file: file.to_owned(), line: None, message };
     let limit = MAX_FILE_BYTES + 1;
@@ -166,20 +166,20 @@ pub fn read_text(file: &Path) -> Result<String, Problem> {
         }
         Ok(_) => Ok(text),
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            Err(problem("a folder; give the files in it".to_owned()))
+            Err(problem("is a directory; pass the files in it".to_owned()))
         }
         Err(error) => Err(problem(error.to_string())),
     }
 }
 
-/// The documents in `text`; lists (`kind: List`) are taken apart.
+/// The documents in `text`; lists (`kind: List`) are expanded.
 pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, Problem> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
     let documents: Vec<Spanned<YamlNode>> =
         serde_saphyr::from_multiple_with_options(text, options).map_err(|error| Problem {
             file: file.to_owned(),
             line: error.location().map(|location| location.line()),
-            message: advice(error.without_snippet()),
+            message: parse_error_text(error.without_snippet()),
         })?;
     let mut manifests = Vec::new();
     for document in documents {
@@ -194,17 +194,16 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, Problem> {
     Ok(manifests)
 }
 
-/// What is wrong with the text, and what to do where it is only too much of it.
-fn advice(error: &serde_saphyr::Error) -> String {
+/// The message of a parse error, with a hint if the file is too large.
+fn parse_error_text(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::budget::BudgetBreach;
     match error {
         serde_saphyr::Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
-            "more than 1024 documents in one file: split it and give each part with -f, or make one document of them with \
-             `kind: List`"
+            "more than 1024 documents in one file: split it and pass each part with -f, or use one document of `kind: List`"
                 .to_owned()
         }
         serde_saphyr::Error::Budget { breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. }, .. } => {
-            "too much for one file: split it and give each part with -f".to_owned()
+            "too large for one file: split it and pass each part with -f".to_owned()
         }
         error => error.to_string(),
     }
@@ -227,7 +226,7 @@ fn expand_list(manifest: Manifest) -> Vec<Manifest> {
     documents.map(|(index, document)| Manifest { file: file.clone(), document, lines: lines_of(index) }).collect()
 }
 
-/// A YAML node whose children know their place.
+/// A YAML node whose children have positions.
 #[derive(Debug)]
 enum YamlNode {
     Scalar(Value),
@@ -235,7 +234,8 @@ enum YamlNode {
     Map(Vec<(Spanned<String>, Spanned<YamlNode>)>),
 }
 
-/// The document below `node`, which is at `path`. A field's line is that of its key; an item's, that of its value.
+/// The document below `node`, which is at `path`. The line of a field is that of its key, the line of an item that of its
+/// value.
 fn to_json(node: Spanned<YamlNode>, path: String, lines: &mut BTreeMap<String, u64>) -> Value {
     lines.entry(path.clone()).or_insert(node.referenced.line());
     match node.value {
@@ -335,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn fields_know_their_line() {
+    fn fields_have_their_line() {
         let text = "kind: Job\nmetadata:\n  name: a\nspec:\n  list:\n  - x: 1\n  - x: 2\n---\nkind: Pod\n";
         let manifests = parse(Path::new("a.yaml"), text).unwrap();
         assert_eq!(manifests.len(), 2);
         let line = |path: &str| manifests[0].problem(path, "m").line;
         assert_eq!(line("metadata.name"), Some(3));
         assert_eq!(line("spec.list[1].x"), Some(7));
-        assert_eq!(line("spec.list[1].x.deeper"), Some(7), "a field that is not there has the line above it");
+        assert_eq!(line("spec.list[1].x.deeper"), Some(7), "a missing field has the line of its parent");
         assert_eq!(manifests[1].problem("", "m").line, Some(9));
     }
 
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_may_be_written_in_any_way_and_repeated_by_reference() {
+    fn keys_in_any_yaml_form_and_aliases_are_read() {
         let text = "a: &x\n  b: 1\nc: *x\n\"d\": 2\n'e':\n  - 3\n? f\n: 4\n7: g\n<<: {h: 5}\n";
         let manifests = parse(Path::new("a.yaml"), text).unwrap();
         let document = &manifests[0].document;
@@ -427,27 +427,27 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_too_many_documents_says_what_to_do() {
+    fn a_file_with_too_many_documents_is_refused_with_a_hint() {
         let documents = |count: usize| "kind: Job\n".to_owned() + &"---\nkind: Job\n".repeat(count - 1);
         assert_eq!(parse(Path::new("a.yaml"), &documents(1024)).map(|found| found.len()).unwrap(), 1024);
-        let said = problem_of(&documents(1025));
+        let message = problem_of(&documents(1025));
         assert!(
-            said.starts_with("a.yaml:") && said.contains("more than 1024 documents in one file: split it"),
-            "{said}"
+            message.starts_with("a.yaml:") && message.contains("more than 1024 documents in one file: split it"),
+            "{message}"
         );
         let large = problem_of(&format!("a: [{}]\n", "1,".repeat(300_000)));
-        assert!(large.contains("too much for one file: split it"), "{large}");
+        assert!(large.contains("too large for one file: split it"), "{large}");
     }
 
     #[test]
-    fn yaml_means_what_it_means_to_kubernetes() {
+    fn yaml_scalars_have_the_types_of_kubernetes() {
         let manifests = parse(Path::new("a"), "a: yes\nb: 0644\nc: \"1\"\nd: 1.5\ne: ~\nf: on\n").unwrap();
         let document = &manifests[0].document;
         assert_eq!(document.to_string(), r#"{"a":true,"b":420,"c":"1","d":1.5,"e":null,"f":true}"#);
     }
 
     #[test]
-    fn a_list_is_taken_apart_and_keeps_its_lines() {
+    fn a_list_is_expanded_and_keeps_its_lines() {
         let text = "kind: List\napiVersion: v1\nitems:\n- kind: Pod\n  metadata: {name: a}\n- kind: Pod\n";
         let manifests = parse(Path::new("a"), text).unwrap();
         assert_eq!(manifests.len(), 2);

@@ -1,6 +1,6 @@
-//! What keeps work from ever ending by itself: pods that cannot be created, that no scheduler places, or that no node can run.
+//! Reasons reason work can never end: pods that cannot be created, that no scheduler places, or that no node can run.
 //!
-//! Pure: judged from the caches, so that the user learns at once what the control plane would only retry for ever.
+//! Pure functions of the caches. The control plane would retry forever; the user gets the reason at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::progress::{ClusterSnapshot, TrackedWork};
 /// The value of `spec.managedBy` that means the Job controller of Kubernetes.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
-/// What the control plane has that pods refer to.
+/// Facts about the control plane that decide whether pods can run.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterFacts {
     /// The `schedulerName`s that are served.
@@ -27,8 +27,8 @@ pub struct ClusterFacts {
     pub pod_defaults: PodDefaults,
 }
 
-/// What keeps the Job from getting pods, or its pods from running.
-pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> {
+/// Why the Job gets no pods, or reason its pods never run or end.
+pub fn of_job(job: &JobView, pods: &[Arc<PodView>], snapshot: &ClusterSnapshot) -> Option<String> {
     if let Some(manager) = job.spec.managed_by.as_deref().filter(|manager| *manager != JOB_CONTROLLER) {
         return Some(format!(
             "spec.managedBy leaves it to the controller {manager}, which does not run here; remove the field"
@@ -37,28 +37,28 @@ pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> O
     if job.spec.parallelism == Some(0) {
         return Some("spec.parallelism is 0, so no pods are created".to_owned());
     }
-    if let Some(obstacle) = of_workload_ref(job, seen) {
+    if let Some(obstacle) = of_workload_ref(job, snapshot) {
         return Some(obstacle);
     }
     let class = job.spec.template.priority_class_name.as_deref();
-    if let Some(class) = class.filter(|class| !seen.facts.priority_classes.contains(*class)) {
+    if let Some(class) = class.filter(|class| !snapshot.facts.priority_classes.contains(*class)) {
         return Some(format!(
             "its pods cannot be created: PriorityClass {class} does not exist; add it to the manifests, or remove \
              priorityClassName"
         ));
     }
-    let refused = seen.facts.refused_templates.get(&job.metadata.uid);
-    if let Some(why) = refused.filter(|_| !has_all_pods(job, pods)) {
-        return Some(format!("its pods cannot be created: {why}"));
+    let refused = snapshot.facts.refused_templates.get(&job.metadata.uid);
+    if let Some(reason) = refused.filter(|_| !has_all_pods(job, pods)) {
+        return Some(format!("its pods cannot be created: {reason}"));
     }
-    of_pods(pods, seen).or_else(|| of_endless_job(job, pods, seen))
+    of_pods(pods, snapshot).or_else(|| of_endless_job(job, pods, snapshot))
 }
 
 /// A `spec.workloadRef` that matches no Workload: the Job controller creates no pods until one appears.
-fn of_workload_ref(job: &JobView, seen: &ClusterSnapshot) -> Option<String> {
+fn of_workload_ref(job: &JobView, snapshot: &ClusterSnapshot) -> Option<String> {
     let reference = job.spec.workload_ref.as_ref()?;
     let (name, wanted) = (&reference.name, &reference.uid);
-    match seen.workloads.get(&ObjectKey::new(&job.metadata.namespace, name.as_str())) {
+    match snapshot.workloads.get(&ObjectKey::new(&job.metadata.namespace, name.as_str())) {
         None => Some(format!("spec.workloadRef names Workload {name}, which does not exist; add it to the manifests")),
         Some(uid) if !wanted.is_empty() && wanted != uid => Some(format!(
             "spec.workloadRef names Workload {name} with uid {wanted}, but its uid is {uid}; remove spec.workloadRef.uid"
@@ -67,33 +67,33 @@ fn of_workload_ref(job: &JobView, seen: &ClusterSnapshot) -> Option<String> {
     }
 }
 
-/// What keeps the pods from running, once none of those that wait can be placed.
-pub fn of_pods(pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> {
+/// Why the pods never run, if no pending pod can be placed.
+pub fn of_pods(pods: &[Arc<PodView>], snapshot: &ClusterSnapshot) -> Option<String> {
     let waiting = || pods.iter().filter(|pod| !pod.is_finished() && pod.node_name().is_none());
-    if let Some(obstacle) = waiting().find_map(|pod| of_waiting_pod(pod, seen)) {
-        let has_hope = |pod: &Arc<PodView>| of_waiting_pod(pod, seen).is_none() && !seen.is_refused(pod);
-        return (!waiting().any(has_hope)).then_some(obstacle);
+    if let Some(obstacle) = waiting().find_map(|pod| of_waiting_pod(pod, snapshot)) {
+        let may_be_placed = |pod: &Arc<PodView>| of_waiting_pod(pod, snapshot).is_none() && !snapshot.is_refused(pod);
+        return (!waiting().any(may_be_placed)).then_some(obstacle);
     }
-    let asks = pods.iter().find_map(|pod| pod_lifecycle::bad_annotation(pod))?;
-    Some(format!("no node can run its pods: {asks}"))
+    let problem = pods.iter().find_map(|pod| pod_lifecycle::bad_annotation(pod))?;
+    Some(format!("no node can run its pods: {problem}"))
 }
 
 /// Pods outside Jobs, when all unfinished ones run until they are deleted, or are restarted until then.
-pub fn of_endless(pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> {
-    let defaults = &seen.facts.pod_defaults;
+pub fn of_endless(pods: &[Arc<PodView>], snapshot: &ClusterSnapshot) -> Option<String> {
+    let defaults = &snapshot.facts.pod_defaults;
     let mut unfinished = pods.iter().filter(|pod| !pod.is_finished()).peekable();
     let first = unfinished.peek()?;
-    let why = match first.spec.restart_policy.as_str() {
+    let reason = match first.spec.restart_policy.as_str() {
         "Never" | "OnFailure" if pod_lifecycle::runs_forever(first, defaults) => RUNS_FOREVER.to_owned(),
         policy => format!("restartPolicy {policy}: it never ends by itself; with Never it ends once"),
     };
     let runs = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Running && pod_lifecycle::is_endless(pod, defaults);
-    unfinished.all(runs).then_some(why)
+    unfinished.all(runs).then_some(reason)
 }
 
 /// A Job without a deadline whose unfinished pods all run forever.
-fn of_endless_job(job: &JobView, pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> {
-    let defaults = &seen.facts.pod_defaults;
+fn of_endless_job(job: &JobView, pods: &[Arc<PodView>], snapshot: &ClusterSnapshot) -> Option<String> {
+    let defaults = &snapshot.facts.pod_defaults;
     let mut unfinished = pods.iter().filter(|pod| !pod.is_finished()).peekable();
     let has_end = job.spec.active_deadline_seconds.is_some() || unfinished.peek().is_none();
     let runs = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Running && pod_lifecycle::runs_forever(pod, defaults);
@@ -102,17 +102,17 @@ fn of_endless_job(job: &JobView, pods: &[Arc<PodView>], seen: &ClusterSnapshot) 
 
 const RUNS_FOREVER: &str = "its pods run forever (annotation phalanx.dev/run-seconds, or --run-seconds)";
 
-fn of_waiting_pod(pod: &PodView, seen: &ClusterSnapshot) -> Option<String> {
+fn of_waiting_pod(pod: &PodView, snapshot: &ClusterSnapshot) -> Option<String> {
     let scheduler = pod.spec.scheduler_name.as_str();
-    if !seen.facts.scheduler_names.contains(scheduler) {
-        let served = seen.facts.scheduler_names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    if !snapshot.facts.scheduler_names.contains(scheduler) {
+        let served = snapshot.facts.scheduler_names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         return Some(format!("no scheduler here serves schedulerName {scheduler}; served: {served}"));
     }
     if let Some(gate) = pod.spec.scheduling_gates.first() {
         return Some(format!("its pods have the scheduling gate {}, which nothing here removes", gate.name));
     }
     let group = ObjectKey::new(&pod.metadata.namespace, pod.group_name()?);
-    let exists = seen.pod_groups.iter().any(|view| view.metadata.key() == group);
+    let exists = snapshot.pod_groups.iter().any(|view| view.metadata.key() == group);
     let missing = || {
         format!(
             "its pods name PodGroup {}, which does not exist; add it to the manifests, or remove schedulingGroup",
@@ -130,7 +130,7 @@ pub fn has_all_pods(job: &JobView, pods: &[Arc<PodView>]) -> bool {
     unfinished >= parallelism.min(left).max(0) as usize
 }
 
-/// What a gang lacks that no controller will bring: more pods.
+/// A gang with fewer pods than `minCount`, of which no controller creates more.
 pub fn of_incomplete(work: &TrackedWork) -> Option<String> {
     let is_incomplete = |cause: &RefusalCause| *cause == RefusalCause::Incomplete;
     match &work.refusal {

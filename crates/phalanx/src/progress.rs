@@ -1,4 +1,4 @@
-//! Where every piece of work stands: a pure survey of the caches.
+//! The state of all work: a pure survey of the caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use scheduler_core::{Refusal, Unit};
 
 use crate::obstacles::{self, ClusterFacts};
 
-/// What the survey looks at.
+/// The objects that the survey reads.
 #[derive(Default)]
 pub struct ClusterSnapshot {
     /// The time.
@@ -26,9 +26,9 @@ pub struct ClusterSnapshot {
     pub pod_groups: Vec<Arc<PodGroupView>>,
     /// All pods.
     pub pods: Vec<Arc<PodView>>,
-    /// What the scheduler refuses right now.
+    /// The scheduler's current refusals.
     pub waiting: BTreeMap<Unit, Refusal>,
-    /// What pods can refer to.
+    /// Facts about the control plane.
     pub facts: ClusterFacts,
 }
 
@@ -57,27 +57,27 @@ pub struct TrackedWork {
     pub policy: Option<GroupPolicy>,
     /// The node label whose value the group's pods must share.
     pub topology_key: Option<String>,
-    /// Pods asked for.
+    /// Number of pods it requests.
     pub desired_pods: usize,
     /// Its pods, in name order.
     pub pods: Vec<Arc<PodView>>,
-    /// Where it stands.
+    /// Its state.
     pub state: WorkState,
-    /// What the scheduler says, while it refuses.
+    /// The scheduler's refusal, if it is pending.
     pub refusal: Option<Refusal>,
     /// Why it failed.
     pub failure: Option<String>,
-    /// What keeps it from ever ending by itself.
+    /// Why it can never end by itself.
     pub obstacle: Option<String>,
     /// When a CronJob creates its next Job.
     pub schedule: Option<String>,
-    /// Whether more pods of it may be created without any change of the manifests.
+    /// Whether a controller may create more pods of it.
     pub creates_pods: bool,
-    /// Whether pods of it end by themselves and free their capacity.
+    /// Whether some of its pods end by themselves and free their capacity.
     pub frees_capacity: bool,
 }
 
-/// Basic, or all or nothing.
+/// The scheduling policy of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupPolicy {
     /// Pods are placed as they fit.
@@ -86,29 +86,29 @@ pub enum GroupPolicy {
     Gang(i32),
 }
 
-/// Where a piece of work stands, in the order of its life.
+/// The state of a piece of work, in the order of its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkState {
     /// It can never end by itself.
     Blocked,
-    /// Nothing of it has a node.
+    /// None of its pods has a node.
     Waiting,
-    /// It has nodes; not all pods run yet.
+    /// Its pods have nodes, and not all run yet.
     Placed,
-    /// All pods that are there run or have ended.
+    /// All existing pods run or have ended.
     Running,
-    /// It ended well.
+    /// It succeeded.
     Succeeded,
-    /// It ended badly.
+    /// It failed.
     Failed,
-    /// It asks to be left alone.
+    /// `spec.suspend` is true.
     Suspended,
     /// A CronJob, whose Jobs are work of their own.
     Scheduled,
 }
 
 impl WorkState {
-    /// The word for it.
+    /// The state as text.
     pub fn as_str(self) -> &'static str {
         match self {
             WorkState::Blocked => "blocked",
@@ -122,14 +122,14 @@ impl WorkState {
         }
     }
 
-    /// Whether nothing more will come of it.
+    /// Whether its state is final.
     pub fn is_finished(self) -> bool {
         matches!(self, WorkState::Succeeded | WorkState::Failed | WorkState::Suspended | WorkState::Scheduled)
     }
 }
 
 impl TrackedWork {
-    /// Whether the object is this work's own: the Job itself, its PodGroup, one of its pods.
+    /// Whether the object belongs to this work: the Job itself, its PodGroup, or one of its pods.
     pub fn has_object(&self, kind: &str, namespace: &str, name: &str) -> bool {
         let is_pod = || self.pods.iter().any(|pod| pod.metadata.name == name);
         self.namespace == namespace
@@ -151,48 +151,48 @@ impl TrackedWork {
     }
 }
 
-/// How the whole ends.
+/// How a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnding {
-    /// All work is settled.
+    /// All work is finished.
     Finished,
-    /// What is left can never be placed or run, and nothing that runs can free room for it.
+    /// The remaining work can never be placed or end, and no running work can free capacity for it.
     Stuck,
 }
 
-/// Lists all work: Jobs first, then groups and pods that stand alone, then CronJobs, each in name order.
-pub fn survey(seen: &ClusterSnapshot) -> Vec<TrackedWork> {
+/// Lists all work: Jobs, then groups and pods outside Jobs, then CronJobs, each in name order.
+pub fn survey(snapshot: &ClusterSnapshot) -> Vec<TrackedWork> {
     let mut by_owner: BTreeMap<&str, Vec<Arc<PodView>>> = BTreeMap::new();
     let mut by_group: BTreeMap<ObjectKey, Vec<Arc<PodView>>> = BTreeMap::new();
-    let mut alone = Vec::new();
-    for pod in &seen.pods {
+    let mut single_pods = Vec::new();
+    for pod in &snapshot.pods {
         let owner = pod.metadata.controller().filter(|owner| owner.kind == "Job");
         if let Some(owner) = owner {
             by_owner.entry(&owner.uid).or_default().push(pod.clone());
         } else if let Some(group) = pod.group_name() {
             by_group.entry(ObjectKey::new(&pod.metadata.namespace, group)).or_default().push(pod.clone());
         } else {
-            alone.push(pod.clone());
+            single_pods.push(pod.clone());
         }
     }
-    let jobs = seen.jobs.iter().map(|job| {
+    let jobs = snapshot.jobs.iter().map(|job| {
         let pods = by_owner.remove(job.metadata.uid.as_str()).unwrap_or_default();
-        work_of_job(job, pods, seen)
+        work_of_job(job, pods, snapshot)
     });
     let mut all: Vec<TrackedWork> = jobs.collect();
-    let used = groups_of_jobs(seen);
-    let lone_groups = seen.pod_groups.iter().filter(|group| group.metadata.controller().is_none());
+    let used = groups_of_jobs(snapshot);
+    let lone_groups = snapshot.pod_groups.iter().filter(|group| group.metadata.controller().is_none());
     for group in lone_groups {
         let pods = by_group.remove(&group.metadata.key()).unwrap_or_default();
         if !pods.is_empty() || !used.contains(&group.metadata.key()) {
-            all.push(work_of_group(group, pods, seen));
+            all.push(work_of_group(group, pods, snapshot));
         }
     }
-    // Pods that name a group which is not there, or which belongs to a Job.
-    alone.extend(by_group.into_values().flatten());
-    alone.sort_by_key(|pod| pod.metadata.key());
-    all.extend(alone.into_iter().map(|pod| work_of_pod(pod, seen)));
-    all.extend(seen.cron_jobs.iter().map(|cron_job| work_of_cron_job(cron_job, seen)));
+    // Pods whose group does not exist or belongs to a Job.
+    single_pods.extend(by_group.into_values().flatten());
+    single_pods.sort_by_key(|pod| pod.metadata.key());
+    all.extend(single_pods.into_iter().map(|pod| work_of_pod(pod, snapshot)));
+    all.extend(snapshot.cron_jobs.iter().map(|cron_job| work_of_cron_job(cron_job, snapshot)));
     if !all.iter().any(|work| work.creates_pods) {
         for work in all.iter_mut().filter(|work| !work.state.is_finished() && work.obstacle.is_none()) {
             work.obstacle = obstacles::of_incomplete(work);
@@ -203,17 +203,17 @@ pub fn survey(seen: &ClusterSnapshot) -> Vec<TrackedWork> {
     all
 }
 
-/// The PodGroups that pods of Jobs name, and those that pods of Jobs will name.
-fn groups_of_jobs(seen: &ClusterSnapshot) -> BTreeSet<ObjectKey> {
-    let of_jobs = seen.pods.iter().filter(|pod| pod.metadata.controller().is_some_and(|owner| owner.kind == "Job"));
+/// The PodGroups of existing and future pods of Jobs.
+fn groups_of_jobs(snapshot: &ClusterSnapshot) -> BTreeSet<ObjectKey> {
+    let of_jobs = snapshot.pods.iter().filter(|pod| pod.metadata.controller().is_some_and(|owner| owner.kind == "Job"));
     let named = of_jobs.filter_map(|pod| Some(ObjectKey::new(&pod.metadata.namespace, pod.group_name()?)));
-    let to_be = seen.jobs.iter().filter_map(|job| {
+    let to_be = snapshot.jobs.iter().filter_map(|job| {
         Some(ObjectKey::new(&job.metadata.namespace, job.spec.template.scheduling_group.as_deref()?))
     });
     named.chain(to_be).collect()
 }
 
-/// Whether it is over, and how.
+/// How the run ends; `None` while it goes on.
 pub fn ending(works: &[TrackedWork]) -> Option<RunEnding> {
     if works.iter().all(|work| work.state.is_finished()) {
         return Some(RunEnding::Finished);
@@ -224,9 +224,9 @@ pub fn ending(works: &[TrackedWork]) -> Option<RunEnding> {
     (nothing_runs && left.all(is_stuck)).then_some(RunEnding::Stuck)
 }
 
-fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &ClusterSnapshot) -> TrackedWork {
+fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, snapshot: &ClusterSnapshot) -> TrackedWork {
     let named = pods.iter().find_map(|pod| pod.group_name());
-    let group = seen.pod_groups.iter().find(|group| {
+    let group = snapshot.pod_groups.iter().find(|group| {
         group.metadata.namespace == job.metadata.namespace
             && match named {
                 Some(name) => group.metadata.name == name,
@@ -249,57 +249,61 @@ fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &ClusterSnapshot) -
     };
     let parallelism = job.spec.parallelism.unwrap_or(1);
     let wanted = job.spec.completions.unwrap_or(parallelism).max(0) as usize;
-    let obstacle = if state.is_finished() { None } else { obstacles::of_job(job, &pods, seen) };
+    let obstacle = if state.is_finished() { None } else { obstacles::of_job(job, &pods, snapshot) };
     let creates_pods = !state.is_finished() && obstacle.is_none() && !obstacles::has_all_pods(job, &pods);
-    let work = describe("Job", &job.metadata, group.map(Arc::as_ref), pods, state, wanted, seen);
-    // A container that is restarted does not last: the Job counts restarts against its limit.
+    let work = describe("Job", &job.metadata, group.map(Arc::as_ref), pods, state, wanted, snapshot);
+    // Restarts count toward the backoffLimit of the Job, so restarted containers do not run forever.
     let ends = |pod: &PodView| {
-        job.spec.active_deadline_seconds.is_some() || !pod_lifecycle::runs_forever(pod, &seen.facts.pod_defaults)
+        job.spec.active_deadline_seconds.is_some() || !pod_lifecycle::runs_forever(pod, &snapshot.facts.pod_defaults)
     };
     let frees_capacity = any_on_node(&work.pods, ends);
     TrackedWork { failure, obstacle, creates_pods, frees_capacity, ..work }
 }
 
-fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, seen: &ClusterSnapshot) -> TrackedWork {
+fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, snapshot: &ClusterSnapshot) -> TrackedWork {
     let wanted = pods.len().max(group.min_count().unwrap_or(0).max(0) as usize);
     let state = state_of_finished(&pods, wanted).unwrap_or_else(|| state_of_pods(&pods));
-    let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods, seen));
+    let obstacle = || obstacles::of_pods(&pods, snapshot).or_else(|| obstacles::of_endless(&pods, snapshot));
     let obstacle = if state.is_finished() { None } else { obstacle() };
     let failure = failure_of_pods(&pods, state);
-    TrackedWork { obstacle, failure, ..describe("PodGroup", &group.metadata, Some(group), pods, state, wanted, seen) }
+    TrackedWork {
+        obstacle,
+        failure,
+        ..describe("PodGroup", &group.metadata, Some(group), pods, state, wanted, snapshot)
+    }
 }
 
-fn work_of_pod(pod: Arc<PodView>, seen: &ClusterSnapshot) -> TrackedWork {
+fn work_of_pod(pod: Arc<PodView>, snapshot: &ClusterSnapshot) -> TrackedWork {
     let pods = vec![pod.clone()];
     let state = state_of_finished(&pods, 1).unwrap_or_else(|| state_of_pods(&pods));
-    let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods, seen));
+    let obstacle = || obstacles::of_pods(&pods, snapshot).or_else(|| obstacles::of_endless(&pods, snapshot));
     let obstacle = if state.is_finished() { None } else { obstacle() };
     let failure = failure_of_pods(&pods, state);
-    TrackedWork { obstacle, failure, ..describe("Pod", &pod.metadata, None, pods, state, 1, seen) }
+    TrackedWork { obstacle, failure, ..describe("Pod", &pod.metadata, None, pods, state, 1, snapshot) }
 }
 
-fn work_of_cron_job(cron_job: &CronJobView, seen: &ClusterSnapshot) -> TrackedWork {
+fn work_of_cron_job(cron_job: &CronJobView, snapshot: &ClusterSnapshot) -> TrackedWork {
     let CronJobView { metadata, spec, .. } = cron_job;
     if spec.suspend == Some(true) {
-        return describe("CronJob", metadata, None, Vec::new(), WorkState::Suspended, 0, seen);
+        return describe("CronJob", metadata, None, Vec::new(), WorkState::Suspended, 0, snapshot);
     }
     let zone = time_zone(spec.time_zone.as_deref().unwrap_or_default());
     let next = Schedule::parse(&spec.schedule).ok().zip(zone).and_then(|(schedule, zone)| {
-        let next = schedule.next_after(seen.now, &zone)?;
+        let next = schedule.next_after(snapshot.now, &zone)?;
         Some(next.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
     });
     let next = next.map_or("no Job within five years".to_owned(), |next| format!("next Job at {next}"));
-    let work = describe("CronJob", metadata, None, Vec::new(), WorkState::Scheduled, 0, seen);
+    let work = describe("CronJob", metadata, None, Vec::new(), WorkState::Scheduled, 0, snapshot);
     TrackedWork { schedule: Some(format!("{next} ({})", spec.schedule)), ..work }
 }
 
-/// How the first of the pods that failed ended; a Job says that by itself.
+/// How the first failed pod ended.
 fn failure_of_pods(pods: &[Arc<PodView>], state: WorkState) -> Option<String> {
     let failed = pods.iter().find(|pod| state == WorkState::Failed && pod.status.phase == PodPhase::Failed)?;
     let ends = failed.status.container_statuses.iter().filter_map(|container| container.state.terminated.as_ref());
     let code = ends.map(|end| end.exit_code).find(|code| *code != 0);
-    let how = pod_lifecycle::bad_annotation(failed).or_else(|| Some(format!("exit code {}", code?)));
-    Some(format!("pod {}: {}", failed.metadata.name, how.unwrap_or_else(|| "it did not start".to_owned())))
+    let cause = pod_lifecycle::bad_annotation(failed).or_else(|| Some(format!("exit code {}", code?)));
+    Some(format!("pod {}: {}", failed.metadata.name, cause.unwrap_or_else(|| "it did not start".to_owned())))
 }
 
 fn describe(
@@ -309,7 +313,7 @@ fn describe(
     pods: Vec<Arc<PodView>>,
     state: WorkState,
     wanted: usize,
-    seen: &ClusterSnapshot,
+    snapshot: &ClusterSnapshot,
 ) -> TrackedWork {
     let short = format!("{}/{}", kind.to_lowercase(), metadata.name);
     let title = match metadata.namespace.as_str() {
@@ -319,10 +323,10 @@ fn describe(
     let group_name = pods.iter().find_map(|pod| pod.group_name()).or(group.map(|group| group.metadata.name.as_str()));
     let group_name = group_name.map(str::to_owned);
     let group_key = group_name.as_deref().map(|name| ObjectKey::new(&metadata.namespace, name));
-    let group_refusal = group_key.and_then(|key| seen.waiting.get(&Unit::Group(key)));
-    let pod_refusal = || pods.iter().find_map(|pod| seen.waiting.get(&Unit::Pod(pod.metadata.key())));
+    let group_refusal = group_key.and_then(|key| snapshot.waiting.get(&Unit::Group(key)));
+    let pod_refusal = || pods.iter().find_map(|pod| snapshot.waiting.get(&Unit::Pod(pod.metadata.key())));
     let refusal = group_refusal.or_else(pod_refusal).filter(|_| !state.is_finished()).cloned();
-    let ends = |pod: &PodView| !pod_lifecycle::is_endless(pod, &seen.facts.pod_defaults);
+    let ends = |pod: &PodView| !pod_lifecycle::is_endless(pod, &snapshot.facts.pod_defaults);
     TrackedWork {
         title,
         namespace: metadata.namespace.clone(),
@@ -351,14 +355,14 @@ fn any_on_node(pods: &[Arc<PodView>], holds: impl Fn(&PodView) -> bool) -> bool 
 fn state_of_pods(pods: &[Arc<PodView>]) -> WorkState {
     let unfinished = || pods.iter().filter(|pod| !pod.is_finished());
     if unfinished().all(|pod| pod.node_name().is_none()) {
-        // Between two rounds of pods a Job has only finished ones: then it runs on.
+        // A Job that has only finished pods is about to create the next ones.
         return if unfinished().next().is_none() && !pods.is_empty() { WorkState::Running } else { WorkState::Waiting };
     }
     let all_run = unfinished().all(|pod| pod.status.phase == PodPhase::Running);
     if all_run { WorkState::Running } else { WorkState::Placed }
 }
 
-/// Done or failed, once all `wanted` pods have ended.
+/// Succeeded or failed, if all `wanted` pods have ended.
 fn state_of_finished(pods: &[Arc<PodView>], wanted: usize) -> Option<WorkState> {
     let all_ended = pods.len() >= wanted && !pods.is_empty() && pods.iter().all(|pod| pod.is_finished());
     let any_failed = pods.iter().any(|pod| pod.status.phase == PodPhase::Failed);

@@ -9,11 +9,11 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::print;
 use crate::progress::{GroupPolicy, TrackedWork, WorkState};
 
-/// More bars than this are folded into one line.
+/// With more work than this, the rest is one line.
 const MAX_BARS: usize = 20;
-/// A narrower terminal than this gets counts without bars.
+/// Narrower terminals get counts without bars.
 const MIN_BAR_COLUMNS: usize = 60;
-/// Lines are not made narrower than this.
+/// The least width of a line.
 const MIN_COLUMNS: usize = 20;
 
 /// Draws on standard error.
@@ -42,16 +42,16 @@ impl ProgressView {
         }
     }
 
-    /// Shows where `works` stand.
+    /// Shows the state of `works`.
     pub fn show(&mut self, works: &[TrackedWork]) {
         match self {
             ProgressView::Bars(bars) => bars.show(works),
-            ProgressView::Lines(seen) => {
+            ProgressView::Lines(printed) => {
                 for work in works {
                     let now = (work.state, wait_text(work));
-                    if seen.get(&work.title) != Some(&now) {
+                    if printed.get(&work.title) != Some(&now) {
                         eprintln!("{}", line(work));
-                        seen.insert(work.title.clone(), now);
+                        printed.insert(work.title.clone(), now);
                     }
                 }
             }
@@ -61,7 +61,7 @@ impl ProgressView {
     /// Prints a line that stays.
     pub fn print_line(&self, line: &str) {
         match self {
-            // Where the terminal is gone, so is its reader.
+            // An error means that the terminal is gone, and with it the reader.
             ProgressView::Bars(bars) => _ = bars.all.println(wrap_line(line, bars.terminal.size().1.into())),
             ProgressView::Lines(_) => eprintln!("{line}"),
         }
@@ -84,7 +84,7 @@ pub fn print_message(line: &str) {
     }
 }
 
-/// `line` in lines of at most `columns` signs, as far as its words allow; all but the first are indented.
+/// Wraps `line` between words at `columns` characters; all lines but the first are indented.
 fn wrap_line(line: &str, columns: usize) -> String {
     let mut text = String::new();
     let mut width = 0;
@@ -123,7 +123,7 @@ impl Bars {
 
 /// At most `lines_max` lines of at most `columns` characters: title, bar, count, and what fits of the message.
 fn lines(works: &[TrackedWork], columns: usize, lines_max: usize) -> Vec<String> {
-    // A terminal moves on to the next line when the last column is written.
+    // A terminal wraps when the last column is written.
     let columns = columns.saturating_sub(1).max(MIN_COLUMNS);
     let is_folded = works.len() > lines_max;
     let shown = &works[..if is_folded { lines_max - 1 } else { works.len() }];
@@ -151,7 +151,7 @@ fn lines(works: &[TrackedWork], columns: usize, lines_max: usize) -> Vec<String>
     lines
 }
 
-/// How many of its pods have come as far as its state says.
+/// How many of its pods have reached its state.
 fn pods_done(work: &TrackedWork) -> usize {
     let done = match work.state {
         WorkState::Blocked | WorkState::Waiting | WorkState::Suspended | WorkState::Scheduled => 0,
@@ -161,13 +161,13 @@ fn pods_done(work: &TrackedWork) -> usize {
     done.min(work.desired_pods)
 }
 
-/// `[███░░░] `, of so many signs; nothing where there is no room for it.
-fn bar_text(done: usize, wanted: usize, signs: usize) -> String {
-    if signs == 0 {
+/// `[███░░░] `, this many characters wide; empty for 0.
+fn bar_text(done: usize, wanted: usize, width: usize) -> String {
+    if width == 0 {
         return String::new();
     }
-    let full = done * signs / wanted.max(1);
-    let (done, left) = ("█".repeat(full), "░".repeat(signs - full));
+    let full = done * width / wanted.max(1);
+    let (done, left) = ("█".repeat(full), "░".repeat(width - full));
     format!("[{}{left}] ", style(done).green().for_stderr())
 }
 
@@ -175,7 +175,7 @@ fn line(work: &TrackedWork) -> String {
     format!("{}: {}", work.title, message(work))
 }
 
-/// State, policy and, while it waits, why.
+/// State, policy and, if it is pending, the reason.
 fn message(work: &TrackedWork) -> String {
     let policy = match work.policy {
         Some(GroupPolicy::Gang(min)) => format!(" (gang of {min})"),
@@ -184,7 +184,7 @@ fn message(work: &TrackedWork) -> String {
     format!("{}{policy}{}", work.state.as_str(), detail(work))
 }
 
-/// The same where there is little room.
+/// The same for narrow terminals.
 fn short_message(work: &TrackedWork) -> String {
     format!("{}{}", work.state.as_str(), detail(work))
 }
@@ -204,7 +204,7 @@ fn detail(work: &TrackedWork) -> String {
     detail.map_or(String::new(), |detail| format!(": {detail}"))
 }
 
-/// Why it waits.
+/// Why it is pending.
 fn wait_text(work: &TrackedWork) -> Option<String> {
     let refusal = || work.refusal.as_ref().filter(|_| work.state == WorkState::Waiting);
     work.obstacle.clone().or_else(|| refusal().map(|refusal| refusal.plain_message()))

@@ -1,4 +1,4 @@
-//! Where each pod went: a table by domain and node, or one JSON document.
+//! Where each pod is: a table by domain and node, or one JSON document.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use crate::progress::{GroupPolicy, TrackedWork, WorkState};
 use crate::warnings::WarningLog;
 
-/// A piece of work on more nodes than this gets one row for each domain instead of one for each node.
+/// Work on more nodes than this gets one row per domain instead of one per node.
 const MAX_NODE_ROWS: usize = 32;
 
-/// The labels that name a domain, best first, for groups that ask for none.
+/// The labels whose value is shown as domain, by preference, for groups without a topology key.
 pub const DOMAIN_KEYS: [&str; 2] = ["topology.kubernetes.io/rack", "topology.kubernetes.io/zone"];
 
-/// What the report is about.
+/// The input of the report.
 pub struct RunReport<'a> {
     /// All work.
     pub works: &'a [TrackedWork],
@@ -36,7 +36,7 @@ struct NodeRow<'a> {
 }
 
 impl RunReport<'_> {
-    /// The table, with a header; each row a node (or a domain) and the pods on it.
+    /// The table, with a header. Each row is a node (or a domain) and its pods.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(TableStyle::new());
@@ -93,7 +93,7 @@ impl RunReport<'_> {
         values.next().map_or_else(|| "-".to_owned(), Clone::clone)
     }
 
-    /// The last line: what came of it all.
+    /// The last line: counts of all states.
     pub fn summary(&self) -> String {
         let count = |state: WorkState| self.works.iter().filter(|work| work.state == state).count();
         let states = [
@@ -112,7 +112,7 @@ impl RunReport<'_> {
         format!("{words} in {:.1} s", self.elapsed.as_secs_f64())
     }
 
-    /// The machine's form of the same.
+    /// The report as JSON.
     pub fn json(&self, result: &str, warnings: &WarningLog) -> Value {
         let works: Vec<Value> = self.works.iter().map(|work| self.work_json(work)).collect();
         json!({
@@ -160,10 +160,10 @@ impl RunReport<'_> {
     }
 }
 
-/// What would help, each in words.
+/// The remedies as text.
 fn remedies(refusal: &Refusal) -> Vec<String> {
     match &refusal.remedies {
-        RemedyStatus::Found(advice) => advice.remedies.iter().map(Remedy::text).collect(),
+        RemedyStatus::Found(found) => found.remedies.iter().map(Remedy::text).collect(),
         RemedyStatus::NotSearched | RemedyStatus::Pending => Vec::new(),
     }
 }
@@ -244,7 +244,7 @@ mod tests {
     use super::{NodeOrder, shortened};
 
     #[test]
-    fn nodes_stand_in_the_order_people_count() {
+    fn nodes_are_in_numeric_order() {
         let mut nodes = ["node-10", "node-2", "b", "node-1"].map(NodeOrder);
         nodes.sort();
         assert_eq!(nodes.map(|node| node.0), ["b", "node-1", "node-2", "node-10"]);

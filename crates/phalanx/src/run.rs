@@ -1,4 +1,4 @@
-//! One gang on a laptop: an in-memory control plane, the manifests, live progress, a table, then exit.
+//! `phalanx run`: manifests on an in-memory control plane, live progress, a table, then exit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -33,11 +33,11 @@ use crate::{api_request, apply};
 
 /// Nodes without `--nodes` and `--cluster`.
 pub const DEFAULT_NODES: u32 = 16;
-/// How often progress is looked at and drawn.
+/// How often progress is computed and drawn.
 const REDRAW: Duration = Duration::from_millis(100);
-/// How long Events of the last moment are waited for.
+/// How long the command waits for the last Events.
 const FINAL_EVENTS_TIMEOUT: Duration = Duration::from_millis(50);
-/// How many refusals get remedies that the scheduler has not looked for by itself, and how long they may take together.
+/// How many refusals without remedies the scheduler is asked about, and how long that may take in total.
 const MAX_REMEDIES: usize = 20;
 const REMEDIES_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -72,8 +72,8 @@ fn config(args: &RunArgs) -> Result<Config, CommandError> {
     Ok(file.plane(gates, chosen.unwrap_or_else(|| Cluster::default_of(DEFAULT_NODES))))
 }
 
-/// A world of its own: real time, real randomness, objects in memory.
-pub fn world() -> ControlPlaneEnvironment {
+/// Real time, real randomness, objects in memory.
+pub fn in_memory_environment() -> ControlPlaneEnvironment {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
     let store = Store::in_memory(HistoryLimits::default());
     ControlPlaneEnvironment {
@@ -84,23 +84,22 @@ pub fn world() -> ControlPlaneEnvironment {
     }
 }
 
-/// Has a server judge every manifest before anything runs: it keeps the objects and is thrown away. Its warnings are
-/// printed.
+/// Creates every manifest on a temporary server before any work runs, to find all problems. Prints its warnings.
 pub async fn validate_manifests(manifests: &[Manifest], gates: Gates) -> Result<Vec<Value>, Vec<Problem>> {
-    let world = world();
+    let environment = in_memory_environment();
     let server = controlplane::ApiServer::new(apiserver::Config {
-        store: world.store,
-        committer: world.committer,
-        clock: world.clock,
-        random: world.random,
+        store: environment.store,
+        committer: environment.committer,
+        clock: environment.clock,
+        random: environment.random,
         gates,
     })
-    .expect("memory has room");
+    .expect("a store in memory is never full");
     let admin = controlplane::Identity { user: "system:admin".to_owned(), groups: vec!["system:masters".to_owned()] };
     apply::create_all(&server.client(admin), manifests, |warning| eprintln!("warning: {warning}")).await
 }
 
-/// The nodes that `--cluster` or `--nodes` choose, else those of the configuration file; `None` where neither says.
+/// The nodes of `--cluster` or `--nodes`, else those of the configuration file; `None` if neither has any.
 pub fn resolve_cluster(
     path: Option<&Path>,
     count: Option<u32>,
@@ -121,7 +120,7 @@ pub fn cluster_from(file: &Path) -> Result<Cluster, Vec<Problem>> {
     let text = manifest::read_text(file).map_err(|problem| vec![problem])?;
     let documents = manifest::parse(file, &text).map_err(|problem| vec![problem])?;
     let [document] = documents.as_slice() else {
-        return Err(problem(format!("one document of kind Cluster is wanted, {} are there", documents.len())));
+        return Err(problem(format!("must have one document of kind Cluster, has {}", documents.len())));
     };
     Cluster::from_document(&document.document).map_err(|errors| {
         errors.iter().map(|error| document.problem(error.path.as_str(), &error.to_string())).collect()
@@ -133,7 +132,7 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
     let pod_defaults = config.nodes.pod_defaults;
     let profiles = &config.scheduler.core.profiles;
     let scheduler_names = profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
-    let plane = match ControlPlane::start(world(), config).await {
+    let plane = match ControlPlane::start(in_memory_environment(), config).await {
         Ok(plane) => plane,
         Err(error) => {
             eprintln!("error: cannot start: {error}");
@@ -141,18 +140,18 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
         }
     };
     let ended_jobs = EndedJobs::follow(plane.caches());
-    // The same warnings came when the manifests were checked.
+    // The warnings were printed when the manifests were checked.
     match apply::create_all(&plane.client(), manifests, |_| {}).await {
         Ok(created) => wait_for_cache_sync(&plane, &created).await,
         Err(problems) => return cli::report_problems(&problems),
     }
-    let surroundings = ClusterFacts {
+    let facts = ClusterFacts {
         scheduler_names,
         priority_classes: priority_classes(&plane).await,
         refused_templates: refused_templates(&plane).await,
         pod_defaults,
     };
-    let outcome = watch_until_ended(&plane, surroundings, ended_jobs, started + args.timeout).await;
+    let outcome = watch_until_ended(&plane, facts, ended_jobs, started + args.timeout).await;
     let nodes = plane.caches().nodes.all();
     let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
     let report = RunReport { works: &outcome.works, nodes, elapsed: started.elapsed() };
@@ -166,7 +165,7 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
     outcome.exit_code()
 }
 
-/// Waits until the caches show what was created, so that the first look misses nothing.
+/// Waits until the caches have the created objects, so that the first survey is complete.
 async fn wait_for_cache_sync(plane: &ControlPlane, created: &[Value]) {
     let last = |kind: &str| {
         let of_kind = created.iter().filter(|object| object["kind"] == kind);
@@ -181,76 +180,77 @@ async fn wait_for_cache_sync(plane: &ControlPlane, created: &[Value]) {
     caches.pods.wait_for_revision(last("Pod")).await;
 }
 
-/// The PriorityClasses there are: the manifests are all applied, and no other client can add one.
+/// All PriorityClasses. The manifests are applied, and no other client can add one.
 async fn priority_classes(plane: &ControlPlane) -> BTreeSet<String> {
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let classes = api_request::list(&plane.client(), path, &[], api_request::METADATA).await.unwrap_or_default();
     api_request::items(&classes["items"]).map(|class| api_request::text(&class["metadata"]["name"])).collect()
 }
 
-/// Why the server refuses the pods of Jobs, by the uid of the Job: it is asked without anything being created. All
-/// manifests are applied, so it will not change its mind.
+/// Why the server refuses the pods of Jobs, by the uid of the Job, found with a dry run. The reason stays valid, because
+/// all manifests are applied.
 async fn refused_templates(plane: &ControlPlane) -> BTreeMap<String, String> {
-    let (client, mut asked, mut refused) = (plane.client(), BTreeMap::new(), BTreeMap::new());
+    let (client, mut answers, mut refused) = (plane.client(), BTreeMap::new(), BTreeMap::new());
     for job in plane.caches().jobs.all() {
         let Some(raw) = &job.spec.template.raw else { continue };
         let template: Value = serde_json::from_str(raw.get()).unwrap_or_default();
         let namespace = job.metadata.namespace.as_str();
-        // Nothing else of a pod bears on it, and many Jobs may be alike.
+        // The answer depends on nothing else, and many Jobs may be equal.
         let question = (namespace.to_owned(), template["spec"].to_string());
-        if !asked.contains_key(&question) {
+        if !answers.contains_key(&question) {
             let pod = json!({
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}, "spec": template["spec"],
             });
             let path = format!("{}?dryRun=All", PodView::RESOURCE.collection_path(namespace));
-            let answer = api_request::write_with_warnings(&client, Method::POST, &path, api_request::JSON, &pod).await;
-            let why = match answer {
+            let response =
+                api_request::write_with_warnings(&client, Method::POST, &path, api_request::JSON, &pod).await;
+            let reason = match response {
                 Err(kube::Error::Api(status)) if status.code == 403 => Some(status.message.clone()),
                 _ => None,
             };
-            asked.insert(question.clone(), why);
+            answers.insert(question.clone(), reason);
         }
-        if let Some(Some(why)) = asked.get(&question) {
-            let why = why.split_once(" is forbidden: ").map_or(why.as_str(), |(_, why)| why);
-            refused.insert(job.metadata.uid.clone(), why.to_owned());
+        if let Some(Some(message)) = answers.get(&question) {
+            let reason = message.split_once(" is forbidden: ").map_or(message.as_str(), |(_, reason)| reason);
+            refused.insert(job.metadata.uid.clone(), reason.to_owned());
         }
     }
     refused
 }
 
-/// Draws progress until there is an ending, time runs out, or a part dies.
+/// Draws progress until all work has ended or is stuck, the time is over, or a task of the control plane fails.
 async fn watch_until_ended(
     plane: &ControlPlane,
-    surroundings: ClusterFacts,
+    facts: ClusterFacts,
     mut ended_jobs: EndedJobs,
     deadline: Instant,
 ) -> RunOutcome {
     let client = plane.client();
     let (mut view, mut warnings) = (ProgressView::new(), WarningWatcher::new(&client));
     let mut events = Vec::new();
-    let (ending, broken) = loop {
-        let works = survey_caches(plane, &surroundings, &mut ended_jobs);
+    let (ending, failed_task) = loop {
+        let works = survey_caches(plane, &facts, &mut ended_jobs);
         warnings.report(&events, &works).iter().for_each(|line| view.print_line(&format!("warning: {line}")));
         view.show(&works);
-        let broken = plane.ended_task().map(str::to_owned);
+        let failed_task = plane.ended_task().map(str::to_owned);
         let ending = progress::ending(&works);
-        if ending.is_some() || broken.is_some() || Instant::now() >= deadline {
-            break (ending, broken);
+        if ending.is_some() || failed_task.is_some() || Instant::now() >= deadline {
+            break (ending, failed_task);
         }
         events = warnings.until(Instant::now() + REDRAW).await;
     };
     events = warnings.until(Instant::now() + FINAL_EVENTS_TIMEOUT).await;
-    let mut works = survey_caches(plane, &surroundings, &mut ended_jobs);
+    let mut works = survey_caches(plane, &facts, &mut ended_jobs);
     let ending = progress::ending(&works).or(ending);
     warnings.report(&events, &works).iter().for_each(|line| view.print_line(&format!("warning: {line}")));
     view.show(&works);
     view.finish();
-    // Without an answer in time the refusals are told as they are.
+    // Without an answer in time the refusals are printed without remedies.
     _ = tokio::time::timeout(REMEDIES_TIMEOUT, add_remedies(plane, &mut works)).await;
-    RunOutcome { works, ending, failed_component: broken, warnings: warnings.into_log() }
+    RunOutcome { works, ending, failed_component: failed_task, warnings: warnings.into_log() }
 }
 
-/// Asks the scheduler for the remedies of refusals that it gave while it had no time to look for any.
+/// Gets remedies from the scheduler for refusals that have none yet.
 async fn add_remedies(plane: &ControlPlane, works: &mut [TrackedWork]) {
     let has_none = |work: &&mut TrackedWork| {
         let refusal = work.refusal.as_ref().filter(|_| work.obstacle.is_none());
@@ -264,10 +264,10 @@ async fn add_remedies(plane: &ControlPlane, works: &mut [TrackedWork]) {
     }
 }
 
-fn survey_caches(plane: &ControlPlane, surroundings: &ClusterFacts, ended_jobs: &mut EndedJobs) -> Vec<TrackedWork> {
+fn survey_caches(plane: &ControlPlane, facts: &ClusterFacts, ended_jobs: &mut EndedJobs) -> Vec<TrackedWork> {
     let caches = plane.caches();
     let workloads = caches.workloads.all();
-    let mut seen = ClusterSnapshot {
+    let mut snapshot = ClusterSnapshot {
         now: Timestamp::now(),
         workloads: workloads.iter().map(|workload| (workload.metadata.key(), workload.metadata.uid.clone())).collect(),
         cron_jobs: caches.cron_jobs.all(),
@@ -275,8 +275,8 @@ fn survey_caches(plane: &ControlPlane, surroundings: &ClusterFacts, ended_jobs: 
         pod_groups: caches.pod_groups.all(),
         pods: caches.pods.all(),
         waiting: plane.answers().refusals(),
-        facts: surroundings.clone(),
+        facts: facts.clone(),
     };
-    ended_jobs.add_to(&mut seen);
-    progress::survey(&seen)
+    ended_jobs.add_to(&mut snapshot);
+    progress::survey(&snapshot)
 }

@@ -1,4 +1,4 @@
-//! How a run ended: its exit code, its word, and why it did not end well.
+//! The outcome of a run: its exit code, its name, and explanations.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use crate::cli;
 use crate::progress::{RunEnding, TrackedWork, WorkState};
 use crate::warnings::WarningLog;
 
-/// How it ended, and where everything stood then.
+/// How the run ended, with the last state of all work.
 pub struct RunOutcome {
     /// All work.
     pub works: Vec<TrackedWork>,
-    /// `None`: time ran out.
+    /// `None`: the timeout expired.
     pub ending: Option<RunEnding>,
-    /// A part of the control plane that died.
+    /// A task of the control plane that failed.
     pub failed_component: Option<String>,
     /// The Warning Events.
     pub warnings: WarningLog,
 }
 
 impl RunOutcome {
-    /// The word for it, for machines.
+    /// The result in the JSON report.
     pub fn as_str(&self) -> &'static str {
         match self.ending {
             _ if self.failed_component.is_some() => "broken",
@@ -33,7 +33,7 @@ impl RunOutcome {
         }
     }
 
-    /// 0 only if work was done and nothing is left.
+    /// 0 only if there was work and all of it succeeded.
     pub fn exit_code(&self) -> u8 {
         let is_good = !self.has_work_in(WorkState::Failed)
             && !self.has_work_in(WorkState::Suspended)
@@ -49,16 +49,14 @@ impl RunOutcome {
         self.works.iter().any(|work| work.state == state)
     }
 
-    /// Why it did not end well, a line for each piece of work concerned; and what is not waited for.
+    /// Explanations: one line for each piece of work that did not succeed, and for schedules.
     pub fn explanation(&self, timeout: Duration) -> Vec<String> {
         let mut lines = Vec::new();
         if self.warnings.omitted > 0 {
             lines.push(format!("warning: {} more warnings are not shown", self.warnings.omitted));
         }
-        if let Some(part) = &self.failed_component {
-            lines.push(format!(
-                "error: {part} ended by itself, which is a defect of Phalanx; PHALANX_LOG=debug says more"
-            ));
+        if let Some(task) = &self.failed_component {
+            lines.push(format!("error: {task} ended unexpectedly, which is a bug in Phalanx; --log debug shows more"));
         }
         if self.ending.is_none() && self.failed_component.is_none() {
             lines.push(format!("error: time ran out after {} s (--timeout)", timeout.as_secs()));
@@ -83,14 +81,14 @@ impl RunOutcome {
             lines.push(format!("{title}: failed: {failure}"));
         }
         if work.state == WorkState::Suspended {
-            let made = if work.kind == "CronJob" { "no Jobs are created" } else { "no pods run" };
+            let effect = if work.kind == "CronJob" { "no Jobs are created" } else { "no pods run" };
             lines.push(format!(
-                "{title}: suspended: spec.suspend is true, so {made}; set it to false (or remove it) and run again"
+                "{title}: suspended: spec.suspend is true, so {effect}; set it to false (or remove it) and run again"
             ));
         }
         if let Some(schedule) = &work.schedule {
             lines.push(format!(
-                "{title}: {schedule}; `run` does not wait for schedules: `phalanx up` keeps running, with `phalanx apply`"
+                "{title}: {schedule}; `run` does not wait for schedules; use `phalanx up` and `phalanx apply`"
             ));
         }
         lines

@@ -1,4 +1,4 @@
-//! `phalanx store check`: is a data directory as it was written?
+//! `phalanx store check`: verifies the checksums of a data directory.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use store::disk::{OpenError, directory};
 
 use crate::cli;
 
-/// Prints `revision=R objects=N sha256=H`, or what is damaged; returns the exit code.
+/// Prints `revision=R objects=N sha256=H`, or the damaged record; returns the exit code.
 pub fn command(directory: &Path) -> u8 {
     match store::check(directory) {
         Ok(summary) => {
@@ -15,8 +15,8 @@ pub fn command(directory: &Path) -> u8 {
         }
         Err(error) => {
             eprintln!("error: {}", cli::with_causes(&error));
-            if let Some(advice) = hint(&error) {
-                eprintln!("{advice}");
+            if let Some(hint) = hint(&error) {
+                eprintln!("{hint}");
             }
             cli::EXIT_CANNOT_START
         }
@@ -30,19 +30,19 @@ pub fn hint(error: &OpenError) -> Option<&'static str> {
         OpenError::Format { .. } => {
             Some("use the version of phalanx that wrote it, or choose another directory with --data-dir")
         }
-        OpenError::Damaged { .. } => {
-            Some("put a copy of the directory in its place, or move it away and begin anew; nothing was changed")
-        }
+        OpenError::Damaged { .. } => Some(
+            "restore the directory from a backup, or move it away and start with an empty one; nothing was changed",
+        ),
         OpenError::RolledBack { .. } => Some(
-            "put a copy of the directory in its place; or, to go on without the writes that are lost, remove the file \
-             high-water in it: their revisions are then given again, so restart whatever watches; nothing was changed",
+            "restore the directory from a backup; or, to continue without the lost writes, remove the file high-water in \
+             it and restart all clients that watch, because revisions are used again; nothing was changed",
         ),
         OpenError::Exposed { .. } => Some(
-            "make it this user's alone (chown, chmod go-w) and look at what is in it, or choose another directory with \
-             --data-dir",
+            "allow only this user to write it (chown, chmod go-w) and check its contents, or choose another directory \
+             with --data-dir",
         ),
         OpenError::Io { source, .. } if directory::is_untrusted(source) => {
-            Some("look at what it is and remove it, or choose another directory with --data-dir")
+            Some("check what it is and remove it, or choose another directory with --data-dir")
         }
         OpenError::Io { .. } => None,
     }

@@ -1,4 +1,4 @@
-//! Tables as the server makes them (`meta.k8s.io/v1 Table`), printed in columns.
+//! Prints the tables of a server (`meta.k8s.io/v1 Table`) in columns.
 
 use std::io::{self, Write};
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 
 use crate::api_request::{items, text};
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: usize = 3;
 
 /// Rows of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectTable {
-    /// Heads, from left to right; empty in the events of a watch, which do not say them again.
+    /// Headers, from left to right; empty in the events of a watch.
     pub columns: Vec<TableColumn>,
     /// Rows.
     pub rows: Vec<TableRow>,
 }
 
-/// The head of a column.
+/// The header of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableColumn {
-    /// What stands above it.
+    /// The header text.
     pub name: String,
     /// Whether only `-o wide` shows it.
     pub is_wide: bool,
@@ -42,7 +42,7 @@ pub struct TableRow {
 }
 
 impl ObjectTable {
-    /// Reads a server's answer: a table, a list or one object. Without a table there is little to say: NAME and AGE.
+    /// Reads a response: a table, a list or one object. Without a table the columns are NAME and AGE.
     pub fn read(answer: &Value, now: Timestamp) -> ObjectTable {
         if answer["kind"] == "Table" {
             let column = |head: &Value| TableColumn {
@@ -60,9 +60,9 @@ impl ObjectTable {
         }
         let columns = ["Name", "Age"].map(|name| TableColumn { name: name.to_owned(), is_wide: false }).to_vec();
         let row = |object: &Value| {
-            let about = TableRow::from_metadata(&object["metadata"]);
+            let base = TableRow::from_metadata(&object["metadata"]);
             let age = age(&object["metadata"]["creationTimestamp"], now);
-            TableRow { cells: vec![about.name.clone(), age], ..about }
+            TableRow { cells: vec![base.name.clone(), age], ..base }
         };
         let rows = match answer["items"].as_array() {
             Some(objects) => objects.iter().map(row).collect(),
@@ -83,7 +83,7 @@ impl TableRow {
     }
 }
 
-/// Prints tables of one kind one after the other, under one head and in steady columns.
+/// Prints several tables of one kind under one header, with equal column widths.
 #[derive(Default)]
 pub struct TablePrinter {
     wide: bool,
@@ -99,13 +99,13 @@ impl TablePrinter {
         TablePrinter { wide, namespaces, prefix, ..TablePrinter::default() }
     }
 
-    /// Prints `table`; the head only once.
+    /// Prints `table`; the header only once.
     pub fn print(&mut self, table: &ObjectTable, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = Vec::new();
         if self.columns.is_empty() && !table.columns.is_empty() {
             self.columns.clone_from(&table.columns);
-            let heads: Vec<String> = self.columns.iter().map(|column| column.name.to_uppercase()).collect();
-            lines.push(self.visible_cells("NAMESPACE", &heads, ""));
+            let headers: Vec<String> = self.columns.iter().map(|column| column.name.to_uppercase()).collect();
+            lines.push(self.visible_cells("NAMESPACE", &headers, ""));
         }
         lines.extend(table.rows.iter().map(|row| self.visible_cells(&row.namespace, &row.cells, &self.prefix)));
         for line in &lines {
@@ -117,9 +117,9 @@ impl TablePrinter {
         for line in lines {
             let mut text = String::new();
             for (cell, width) in line.iter().zip(&self.widths) {
-                let blanks = width + GAP - cell.chars().count();
+                let spaces = width + GAP - cell.chars().count();
                 text.push_str(cell);
-                text.extend(std::iter::repeat_n(' ', blanks));
+                text.extend(std::iter::repeat_n(' ', spaces));
             }
             writeln!(out, "{}", text.trim_end())?;
         }
@@ -145,7 +145,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// How long ago `value` (RFC 3339) was, in the two largest units that matter.
+/// The age of the time `value` (RFC 3339), in the form of kubectl.
 pub fn age(value: &Value, now: Timestamp) -> String {
     let Some(then) = value.as_str().and_then(|text| text.parse::<Timestamp>().ok()) else {
         return "<unknown>".to_owned();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_wide_ones_wait_to_be_asked_for() {
+    fn columns_are_aligned_and_wide_ones_need_the_wide_format() {
         assert_eq!(printed(&mut TablePrinter::default(), &[pods()]), "NAME     RESTARTS\na        0\nlonger   12\n");
         let mut wide = TablePrinter::new(true, true, "pod/".into());
         let want = "\
@@ -209,7 +209,7 @@ y           pod/longer   12
     }
 
     #[test]
-    fn later_rows_of_a_watch_stand_in_the_same_columns() {
+    fn later_rows_of_a_watch_have_the_same_columns() {
         let event = json!({"kind": "Table", "rows": [{"cells": ["b", 1, "n2"]}]});
         let text = printed(&mut TablePrinter::default(), &[pods(), event]);
         assert!(text.ends_with("longer   12\nb        1\n"), "{text}");
@@ -225,13 +225,13 @@ y           pod/longer   12
     }
 
     #[test]
-    fn a_cell_never_breaks_its_line() {
+    fn a_cell_is_one_line() {
         assert_eq!(cell(&json!("one\ntwo")), "one...");
         assert_eq!(cell(&json!(null)), "");
     }
 
     #[test]
-    fn ages_are_told_in_the_units_that_matter() {
+    fn ages_have_the_form_of_kubectl() {
         for (then, want) in [
             ("2026-01-02T00:00:05Z", "0s"),
             ("2026-01-01T23:58:01Z", "119s"),

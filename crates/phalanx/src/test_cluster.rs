@@ -1,4 +1,4 @@
-//! A cluster in memory for the tests of commands: everything runs, on the paused clock.
+//! An in-memory cluster for the tests of commands, on the paused clock.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -17,19 +17,19 @@ use crate::{api_request, manifest, run};
 pub struct CliTestCluster {
     /// Runs until it is dropped.
     _plane: ControlPlane,
-    /// What commands are given.
+    /// The connection for commands.
     pub connection: Connection,
 }
 
 impl CliTestCluster {
-    /// Everything runs, on so many nodes of 8 GPUs.
+    /// Starts all components, with this many nodes of 8 GPUs.
     pub async fn start(nodes: u32) -> CliTestCluster {
         CliTestCluster::with(Config::for_cluster(Cluster::default_of(nodes))).await
     }
 
-    /// What `config` says runs.
+    /// Starts the components of `config`.
     pub async fn with(config: Config) -> CliTestCluster {
-        let plane = ControlPlane::start(run::world(), config).await.unwrap();
+        let plane = ControlPlane::start(run::in_memory_environment(), config).await.unwrap();
         let connection = Connection {
             client: plane.client(),
             request_timeout: RequestTimeout::default(),
@@ -53,7 +53,8 @@ impl CliTestCluster {
         for _ in 0..1000 {
             let job = api_request::get(&self.connection.client, &path, api_request::JSON).await.unwrap();
             let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
-            if conditions.into_iter().any(|held| held["type"] == "Complete" || held["type"] == "Failed") {
+            if conditions.into_iter().any(|condition| condition["type"] == "Complete" || condition["type"] == "Failed")
+            {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -62,7 +63,7 @@ impl CliTestCluster {
     }
 }
 
-/// The options that a command line (without the command) stands for.
+/// Parses the options of a command line (without the command).
 pub fn parse_args<A: Args>(line: &str) -> A {
     let command = A::augment_args(clap::Command::new("test").no_binary_name(true));
     A::from_arg_matches(&command.try_get_matches_from(line.split_whitespace()).unwrap()).unwrap()

@@ -1,12 +1,12 @@
-//! What an object should become, from three forms of it: as last applied, as wanted now, as it is.
+//! The three-way merge of `apply`: last applied form, wanted form and current object.
 //!
-//! Fields that are wanted win; fields that were applied and are wanted no longer go; everything else, which the server
-//! or somebody else wrote, stays.
+//! Wanted fields are set. Fields that were applied and are no longer wanted are removed. All other fields, written by the
+//! server or by other clients, stay.
 
 use api::schema::{ListMerge, PatchSchema};
 use serde_json::{Map, Value};
 
-/// Keeps the manifest as it was applied, under the name that kubectl uses.
+/// kubectl's annotation for the last applied manifest.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// `manifest` in `namespace`, with a copy of itself in the annotation, byte for byte as kubectl writes it.
@@ -29,7 +29,7 @@ pub fn with_last_applied(manifest: &Value, namespace: Option<&str>) -> Value {
     document
 }
 
-/// JSON as Go writes it, which escapes what could end a script in a web page.
+/// JSON as Go writes it, with HTML characters escaped.
 fn go_json(value: &Value) -> String {
     let mut text = String::new();
     for character in value.to_string().chars() {
@@ -41,21 +41,21 @@ fn go_json(value: &Value) -> String {
     text
 }
 
-/// The manifest that `current` says it was last made from.
+/// The manifest that was last applied to `current`.
 pub fn last_applied(current: &Value) -> Option<Value> {
     let text = current["metadata"]["annotations"][LAST_APPLIED].as_str()?;
     serde_json::from_str(text).ok()
 }
 
-/// The merge patch that makes `current` what it should be; `None` if it already is. `place` says how lists merge: those
-/// of built-in kinds by the names of their items, all others as a whole.
-pub fn patch(original: Option<&Value>, wanted: &Value, current: &Value, place: PatchSchema) -> Option<Value> {
-    let desired = value((place, ListMerge::Replace), original, wanted, Some(current));
+/// The merge patch from `current` to the merged object; `None` if they are equal. `schema` has the merge rules of lists:
+/// lists of built-in kinds merge by the key of their items, all others are replaced.
+pub fn patch(original: Option<&Value>, wanted: &Value, current: &Value, schema: PatchSchema) -> Option<Value> {
+    let desired = value((schema, ListMerge::Replace), original, wanted, Some(current));
     diff(current, &desired)
 }
 
 fn value(
-    (place, lists): (PatchSchema, ListMerge),
+    (schema, lists): (PatchSchema, ListMerge),
     original: Option<&Value>,
     wanted: &Value,
     current: Option<&Value>,
@@ -63,14 +63,14 @@ fn value(
     match (wanted, current) {
         (Value::Object(wanted), current) => {
             let current = current.and_then(Value::as_object);
-            Value::Object(object(place, original.and_then(Value::as_object), wanted, current))
+            Value::Object(object(schema, original.and_then(Value::as_object), wanted, current))
         }
         (Value::Array(wanted), Some(Value::Array(current))) => {
             let original = original.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
             Value::Array(match lists {
                 ListMerge::Replace => wanted.clone(),
                 ListMerge::Union => merge_sets(original, wanted, current),
-                ListMerge::ByKey(key) => by_key(place, key, original, wanted, current),
+                ListMerge::ByKey(key) => by_key(schema, key, original, wanted, current),
             })
         }
         _ => wanted.clone(),
@@ -78,20 +78,20 @@ fn value(
 }
 
 fn object(
-    place: PatchSchema,
+    schema: PatchSchema,
     original: Option<&Map<String, Value>>,
     wanted: &Map<String, Value>,
     current: Option<&Map<String, Value>>,
 ) -> Map<String, Value> {
     let mut merged = current.cloned().unwrap_or_default();
-    for (field, wish) in wanted {
-        if wish.is_null() {
+    for (field, new) in wanted {
+        if new.is_null() {
             merged.remove(field);
             continue;
         }
         let original = original.and_then(|original| original.get(field));
         let current = current.and_then(|current| current.get(field));
-        merged.insert(field.clone(), value(place.field(field), original, wish, current));
+        merged.insert(field.clone(), value(schema.field(field), original, new, current));
     }
     for field in original.into_iter().flat_map(Map::keys).filter(|field| !wanted.contains_key(*field)) {
         merged.remove(field);
@@ -99,7 +99,7 @@ fn object(
     merged
 }
 
-/// Lists of plain values, each once.
+/// Lists of unique scalars.
 fn merge_sets(original: &[Value], wanted: &[Value], current: &[Value]) -> Vec<Value> {
     let is_dropped = |item: &Value| original.contains(item) && !wanted.contains(item);
     let kept = current.iter().filter(|item| !is_dropped(item));
@@ -107,17 +107,17 @@ fn merge_sets(original: &[Value], wanted: &[Value], current: &[Value]) -> Vec<Va
     kept.chain(added).cloned().collect()
 }
 
-/// Lists whose items have a name of their own under `key`.
-fn by_key(place: PatchSchema, key: &str, original: &[Value], wanted: &[Value], current: &[Value]) -> Vec<Value> {
+/// Lists whose items are identified by `key`.
+fn by_key(schema: PatchSchema, key: &str, original: &[Value], wanted: &[Value], current: &[Value]) -> Vec<Value> {
     if ![original, wanted, current].into_iter().all(|list| has_unique_keys(list, key)) {
         return wanted.to_vec();
     }
     fn find<'a>(list: &'a [Value], key: &str, item: &Value) -> Option<&'a Value> {
         list.iter().find(|other| other[key] == item[key])
     }
-    let within = (place.item(), ListMerge::Replace);
+    let within = (schema.item(), ListMerge::Replace);
     let merge = |item: &Value| value(within, find(original, key, item), item, find(current, key, item));
-    // In the order of what is there, so that nothing changes where nothing is asked to.
+    // In the current order, so that an unchanged list needs no patch.
     let mut merged = Vec::new();
     for item in current {
         match find(wanted, key, item) {
@@ -176,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn wanted_wins_dropped_goes_and_the_rest_stays() {
+    fn wanted_fields_are_set_dropped_ones_removed_and_others_stay() {
         for (case, original, wanted, current, want) in [
             ("nothing new", json!({"a": 1}), json!({"a": 1}), json!({"a": 1, "default": 2}), None),
             ("a change", json!({"a": 1}), json!({"a": 2}), json!({"a": 1, "b": 1}), Some(json!({"a": 2}))),
-            ("drift is put right", json!({"a": 1}), json!({"a": 1}), json!({"a": 3}), Some(json!({"a": 1}))),
+            ("drift is corrected", json!({"a": 1}), json!({"a": 1}), json!({"a": 3}), Some(json!({"a": 1}))),
             (
                 "a dropped field",
                 json!({"a": 1, "b": 1}),
@@ -188,7 +188,7 @@ mod tests {
                 json!({"a": 1, "b": 1}),
                 Some(json!({"b": null})),
             ),
-            ("dropped and gone already", json!({"a": 1, "b": 1}), json!({"a": 1}), json!({"a": 1}), None),
+            ("dropped and already absent", json!({"a": 1, "b": 1}), json!({"a": 1}), json!({"a": 1}), None),
             ("never applied by us", json!(null), json!({"a": 1}), json!({"a": 1, "b": 1}), None),
             ("an explicit null", json!(null), json!({"a": null}), json!({"a": 1}), Some(json!({"a": null}))),
             (
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_with_names_merge_item_by_item() {
+    fn lists_with_keys_merge_item_by_item() {
         let container = |name: &str, image: &str| json!({"name": name, "image": image});
         let current = json!({"containers": [
             {"name": "a", "image": "1", "terminationMessagePath": "/dev/termination-log"},
@@ -228,16 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn lists_without_names_are_replaced_and_sets_united() {
+    fn lists_without_keys_are_replaced_and_sets_merged() {
         let ports =
             |numbers: &[i64]| json!({"ports": numbers.iter().map(|n| json!({"containerPort": n})).collect::<Vec<_>>()});
         let container = pod_spec().field("containers").0.item();
-        for (case, place, wanted, current) in [
+        for (case, schema, wanted, current) in [
             ("twice the same key", container, ports(&[1, 1]), ports(&[1, 2])),
-            ("a kind nobody knows", unknown(), ports(&[1]), ports(&[1, 2])),
+            ("an unknown kind", unknown(), ports(&[1]), ports(&[1, 2])),
             ("no key at all", container, json!({"args": ["a"]}), json!({"args": ["a", "b"]})),
         ] {
-            assert_eq!(patch(None, &wanted, &current, place), Some(wanted.clone()), "{case}");
+            assert_eq!(patch(None, &wanted, &current, schema), Some(wanted.clone()), "{case}");
         }
         let finalizers = |names: &[&str]| json!({"finalizers": names});
         let metadata = api::schema::patch_schema("", "v1", "Pod").field("metadata").0;
@@ -257,7 +257,7 @@ mod tests {
             "\n"
         );
         assert_eq!(document["metadata"]["annotations"][LAST_APPLIED], want);
-        assert_eq!(with_last_applied(&document, Some("default")), document, "the copy never holds a copy");
+        assert_eq!(with_last_applied(&document, Some("default")), document, "the copy does not contain a copy");
         assert_eq!(last_applied(&document).map(|copy| copy["spec"].clone()), Some(manifest["spec"].clone()));
     }
 

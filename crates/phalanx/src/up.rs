@@ -1,4 +1,4 @@
-//! `phalanx up`: the control plane in the foreground until it is told to stop.
+//! `phalanx up`: the control plane in the foreground, until SIGTERM or Ctrl-C.
 
 mod settings; // options over file over defaults
 
@@ -25,58 +25,58 @@ use crate::{cli, store_check};
 pub const HELP: &str = "\
 Examples:
   phalanx up                                            objects in .phalanx, https://127.0.0.1:6443
-  phalanx up --in-memory --listen 127.0.0.1:0           nothing is kept; a free port
+  phalanx up --in-memory --listen 127.0.0.1:0           objects in memory, a free port
   KUBECONFIG=.phalanx/kubeconfig kubectl get nodes      from another terminal
 
-Clients need the certificate in the kubeconfig, or the token in DATA_DIR/pki/token. Once it serves, one line
-goes to standard output: ready https://HOST:PORT kubeconfig=PATH";
+Clients need the certificate in the kubeconfig, or the token in DATA_DIR/pki/token. When the server is ready, \
+it prints one line to standard output: ready https://HOST:PORT kubeconfig=PATH";
 
 /// Options of `phalanx up`.
 #[derive(Args)]
 pub struct UpArgs {
-    /// Where objects and certificates are kept
+    /// Directory for objects and certificates
     #[arg(long, value_name = "DIR", default_value = ".phalanx")]
     pub data_dir: PathBuf,
-    /// Keeps nothing: all ends with the process
+    /// Keeps all objects in memory; they are lost when the process ends
     #[arg(long, conflicts_with = "data_dir")]
     pub in_memory: bool,
-    /// Where clients connect; port 0 picks a free one [default: 127.0.0.1:6443]
+    /// Address for clients; port 0 picks a free one [default: 127.0.0.1:6443]
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
-    /// Where the administrator's kubeconfig is written [default: DATA_DIR/kubeconfig]
+    /// File to which the administrator's kubeconfig is written [default: DATA_DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The cluster's nodes, from a file of kind Cluster (see examples/cluster.yaml)
+    /// File of kind Cluster with the nodes (see examples/cluster.yaml)
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
     pub cluster: Option<PathBuf>,
-    /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
+    /// Number of nodes; each has 96 CPUs, 1Ti memory and 8 nvidia.com/gpu; a rack has 8, a zone 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nodes: Option<u32>,
-    /// How long pods run that have no annotation for it: a number, or forever [default: 1]
+    /// Run time of pods without the annotation phalanx.dev/run-seconds: a number, or forever [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = cli::parse_run_time)]
     pub run_seconds: Option<RunTime>,
-    /// Parts that are left out, so that others can do their work
-    #[arg(long, value_name = "PART,…", value_delimiter = ',')]
+    /// Components that do not run, so that other programs can do their work
+    #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',')]
     pub without: Vec<OmittedComponent>,
-    /// Features to switch on or off, such as CompositePodGroup=false
+    /// Feature gates, such as CompositePodGroup=false
     #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
     pub feature_gates: Vec<String>,
-    /// Everything else; phalanx config prints it
+    /// Configuration file; phalanx config prints one with all defaults
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Gets a line of JSON for every request that writes
+    /// File that gets a line of JSON for every request that writes
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
     #[command(flatten)]
     pub log: LogArgs,
 }
 
-/// A part that can be left out.
+/// A component that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OmittedComponent {
     /// The scheduler
     Scheduler,
-    /// Jobs, garbage, protected PodGroups, deleted namespaces
+    /// All controllers
     Controllers,
     /// Simulated nodes
     Nodes,
@@ -92,7 +92,7 @@ impl OmittedComponent {
     }
 }
 
-/// How often the process looks whether all of its parts are alive.
+/// How often the process checks that its tasks are alive.
 const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `phalanx up`: returns the exit code.
@@ -113,7 +113,7 @@ pub fn command(args: &UpArgs) -> u8 {
 }
 
 async fn up(args: &UpArgs, settings: UpSettings) -> u8 {
-    // From here on, so that a signal during a long start is not lost.
+    // Before the start, so that a signal during a long start is not lost.
     let (mut terminate, mut interrupt) = match signals() {
         Ok(signals) => signals,
         Err(error) => return cannot_start(&format!("signals: {error}"), None),
@@ -142,15 +142,15 @@ async fn up(args: &UpArgs, settings: UpSettings) -> u8 {
         eprintln!("{}", exposed_line(args, up.address(), &kubeconfig.path));
     }
     print_ready(&up.url(), &kubeconfig.path);
-    let mut look = tokio::time::interval(HEALTH_CHECK_INTERVAL);
+    let mut health_check = tokio::time::interval(HEALTH_CHECK_INTERVAL);
     let code = loop {
         tokio::select! {
             biased;
             _ = terminate.recv() => break cli::EXIT_DONE,
             _ = interrupt.recv() => break cli::EXIT_DONE,
-            _ = look.tick() => {
-                if let Some(part) = up.ended_task() {
-                    eprintln!("error: {part} ended by itself, which is a defect of Phalanx; --log debug says more");
+            _ = health_check.tick() => {
+                if let Some(task) = up.ended_task() {
+                    eprintln!("error: {task} ended unexpectedly, which is a bug in Phalanx; --log debug shows more");
                     break cli::EXIT_CANNOT_START;
                 }
             }
@@ -166,29 +166,29 @@ pub fn signals() -> std::io::Result<(Signal, Signal)> {
     Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
 }
 
-/// A disk that failed once cannot be trusted with what comes next, and what it holds only the next start can tell.
+/// After a failed write the state of the file is unknown until the next start reads it.
 fn exit_on_disk_failure(error: &store::BackendError) {
     eprintln!("error: {}", cli::with_causes(error));
-    eprintln!("nothing more can be kept, so the server ends; writes it has confirmed are there at the next start");
+    eprintln!("the server stops because it cannot store objects; acknowledged writes are there after the next start");
     std::process::exit(cli::EXIT_CANNOT_START.into());
 }
 
 fn print_ready(url: &str, kubeconfig: &Path) {
     let mut out = std::io::stdout().lock();
-    // Whoever closed our output does not want to know.
+    // If standard output is closed, nothing waits for this line.
     let _ = writeln!(out, "ready {url} kubeconfig={}", kubeconfig.display());
     let _ = out.flush();
 }
 
-/// What a server that listens beyond this machine means.
+/// The warning about a server that is not on a loopback address.
 fn exposed_line(args: &UpArgs, address: SocketAddr, kubeconfig: &Path) -> String {
     let token = match args.in_memory {
         true => String::new(),
         false => format!(" and {}", args.data_dir.join("pki").join("token").display()),
     };
     format!(
-        "warning: {address} can be reached from other machines. TLS is on, and all but health and version needs the \
-         administrator's certificate or token; {}{token} give all rights, so keep them to yourself",
+        "warning: {address} can be reached from other machines. All requests except health and version need the \
+         administrator's certificate or token. Keep {}{token} secret: they give all rights",
         kubeconfig.display()
     )
 }
@@ -197,7 +197,7 @@ fn exposed_line(args: &UpArgs, address: SocketAddr, kubeconfig: &Path) -> String
 const MAX_NAMED_NODES: usize = 3;
 
 fn node_warnings(differences: &NodeDifferences) -> Vec<String> {
-    let NodeDifferences { existing, desired: asked, extra, changed } = differences;
+    let NodeDifferences { existing, desired, extra, changed } = differences;
     let named = |names: &[String]| {
         let first = names.iter().take(MAX_NAMED_NODES).cloned().collect::<Vec<String>>().join(", ");
         match names.len().saturating_sub(MAX_NAMED_NODES) {
@@ -208,15 +208,15 @@ fn node_warnings(differences: &NodeDifferences) -> Vec<String> {
     let mut lines = Vec::new();
     if !extra.is_empty() {
         lines.push(format!(
-            "warning: the data directory has {existing} nodes and {asked} are asked for; {} stay until they are deleted \
-             (phalanx delete node NAME), or choose another directory with --data-dir",
+            "warning: the data directory has {existing} nodes, the configuration {desired}; {} stay until they are deleted \
+             (phalanx delete node NAME). Or choose another directory with --data-dir",
             named(extra)
         ));
     }
     if !changed.is_empty() {
         lines.push(format!(
-            "warning: nodes that exist are kept as they are, and {} differ in capacity, labels or taints from what is \
-             asked for; delete them before the start, or choose another directory with --data-dir",
+            "warning: existing nodes are not changed, and {} differ in capacity, labels or taints from the \
+             configuration; delete them before the start, or choose another directory with --data-dir",
             named(changed)
         ));
     }
@@ -227,10 +227,10 @@ fn report_start_error(error: &UpError) -> u8 {
     cannot_start(&cli::with_causes(error), hint(error))
 }
 
-fn cannot_start(message: &str, advice: Option<&str>) -> u8 {
+fn cannot_start(message: &str, hint: Option<&str>) -> u8 {
     eprintln!("error: cannot start: {message}");
-    if let Some(advice) = advice {
-        eprintln!("{advice}");
+    if let Some(hint) = hint {
+        eprintln!("{hint}");
     }
     cli::EXIT_CANNOT_START
 }
@@ -243,18 +243,18 @@ fn hint(error: &UpError) -> Option<&'static str> {
         UpError::Listen { .. } => Some("choose an address of this machine with --listen"),
         UpError::Directory { .. } => Some("choose another directory with --data-dir, or use --in-memory"),
         UpError::Open(error) => store_check::hint(error),
-        UpError::Read(_) => Some("phalanx store check says what is damaged"),
+        UpError::Read(_) => Some("phalanx store check reports what is damaged"),
         UpError::Start(error) if error.is_disk_full() => {
-            Some("free some space where the data directory is, or choose another one with --data-dir")
+            Some("free some space on the disk of the data directory, or choose another directory with --data-dir")
         }
         _ => None,
     }
 }
 
-/// The administrator's kubeconfig, as a file.
+/// The file with the administrator's kubeconfig.
 struct KubeconfigFile {
     path: PathBuf,
-    /// A directory that goes with the process.
+    /// A directory that is removed when the process ends.
     temp_dir: Option<PathBuf>,
 }
 
@@ -273,10 +273,10 @@ impl KubeconfigFile {
             Some(directory) => private_file::make_dir(directory),
             None => Ok(()),
         };
-        // One that says the same is left alone: a full disk then stops no start.
-        let is_there = || matches!(private_file::read(&path), Ok(Some(found)) if found == text);
+        // An equal file is not written again, so that a full disk does not prevent the start.
+        let is_current = || matches!(private_file::read(&path), Ok(Some(found)) if found == text);
         let written =
-            written.and_then(|()| if is_there() { Ok(()) } else { private_file::write(&path, text.as_bytes()) });
+            written.and_then(|()| if is_current() { Ok(()) } else { private_file::write(&path, text.as_bytes()) });
         let kubeconfig = KubeconfigFile { path, temp_dir: private };
         match written {
             Ok(()) => Ok(kubeconfig),
@@ -288,7 +288,7 @@ impl KubeconfigFile {
 impl Drop for KubeconfigFile {
     fn drop(&mut self) {
         if let Some(directory) = &self.temp_dir {
-            // A temporary directory that cannot be removed harms nobody; its credentials ended with the process.
+            // A directory that cannot be removed does no harm: its credentials are invalid now.
             let _ = std::fs::remove_dir_all(directory);
         }
     }
@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk without room.
+    /// A disk without free space.
     struct FullDisk;
 
     impl Backend for FullDisk {
@@ -323,12 +323,12 @@ mod tests {
             _: &[LogRecord],
             _: &dyn Fn(&StoreKey, api::Revision) -> bool,
         ) -> Result<(), BackendError> {
-            panic!("nothing is kept where there is no room")
+            panic!("a full disk gets no writes")
         }
     }
 
     #[test]
-    fn a_first_start_on_a_full_disk_exits_3_and_says_what_to_do() {
+    fn a_first_start_on_a_full_disk_exits_3_with_a_hint() {
         let store = Store::open(Box::new(FullDisk), HistoryLimits::default()).unwrap();
         let server = controlplane::ApiServer::new(apiserver::Config {
             committer: Committer::in_place(store.clone()),
@@ -342,6 +342,9 @@ mod tests {
         let text = "namespaces default cannot be made: the data directory is full: 0 MiB free, 0 MiB are kept in reserve; \
                     delete objects or free space";
         assert_eq!(cli::with_causes(&error), text);
-        assert_eq!(hint(&error).unwrap().split(',').next().unwrap(), "free some space where the data directory is");
+        assert_eq!(
+            hint(&error).unwrap().split(',').next().unwrap(),
+            "free some space on the disk of the data directory"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `phalanx wait`: until a condition holds, a field has a value, or an object is gone.
+//! `phalanx wait`: waits until a condition holds, a field has a value, or an object is gone.
 
 use std::fmt;
 use std::io::Write;
@@ -16,9 +16,9 @@ use crate::kinds::{ServedKind, ServedKinds};
 use crate::list_watch::{CollectionEvent, ListWatch};
 use crate::{api_request, cli, client};
 
-/// What `phalanx wait --help` teaches.
+/// Shown below the options of `phalanx wait`.
 pub const HELP: &str = "\
-Exit code 1 when time runs out, with the state then.
+When the timeout expires, the command prints the current state and exits with 1.
 
 Examples:
   phalanx wait job/trainer --for condition=Complete --timeout 10m
@@ -27,7 +27,7 @@ Examples:
   phalanx wait job/trainer --for condition=Suspended=False
   phalanx wait pod/web --for delete";
 
-/// How long the first look at an object may take, whatever the deadline.
+/// Time for the first read of an object, also after the deadline.
 const FIRST_GET_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of `phalanx wait`.
@@ -37,18 +37,18 @@ pub struct WaitArgs {
     #[arg(required = true, value_name = "KIND/NAME")]
     pub words: Vec<String>,
     /// condition=TYPE[=STATUS], jsonpath='{.path}'[=VALUE], create or delete
-    #[arg(long = "for", value_name = "WHAT", required = true)]
+    #[arg(long = "for", value_name = "GOAL", required = true)]
     pub goal: Goal,
-    /// Longest wait, such as 30s or 10m
+    /// Time limit, such as 30s or 10m
     #[arg(long, default_value = "30s", value_parser = cli::parse_duration)]
     pub timeout: Duration,
-    /// Objects with such labels: a=b,c
+    /// Label selector, such as a=b,c
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "all")]
     pub selector: Option<String>,
-    /// Every object of the kind in the namespace
+    /// All objects of the kind in the namespace
     #[arg(long)]
     pub all: bool,
-    /// Which cluster.
+    /// The cluster.
     #[command(flatten)]
     pub connect: ConnectArgs,
 }
@@ -58,11 +58,11 @@ pub struct WaitArgs {
 pub enum Goal {
     /// A condition has this status.
     Condition { kind: String, status: String },
-    /// A field has this text; `None`: is there at all.
+    /// A field has this value; `None`: any value.
     Field { path: JsonPath, wanted: Option<String>, text: String },
-    /// The object is there.
+    /// The object exists.
     Create,
-    /// The object is not there.
+    /// The object does not exist.
     Delete,
 }
 
@@ -76,23 +76,21 @@ impl FromStr for Goal {
             Some(("condition", rest)) => {
                 let (kind, status) = rest.split_once('=').unwrap_or((rest, "True"));
                 if kind.is_empty() || status.is_empty() {
-                    return Err("write it like condition=Complete or condition=Suspended=False".to_owned());
+                    return Err("must be like condition=Complete or condition=Suspended=False".to_owned());
                 }
                 Ok(Goal::Condition { kind: kind.to_owned(), status: status.to_owned() })
             }
             Some(("jsonpath", rest)) => {
-                // The path may hold `==`; its braces say where it ends.
+                // The path may contain `==`; its closing brace is its end.
                 let end = rest.rfind('}').map_or_else(|| rest.find('=').unwrap_or(rest.len()), |brace| brace + 1);
                 let path = JsonPath::parse(&rest[..end])?;
                 let wanted = match &rest[end..] {
                     "" => None,
-                    value => Some(value.strip_prefix('=').ok_or("after the path comes =VALUE")?.to_owned()),
+                    value => Some(value.strip_prefix('=').ok_or("the path must be followed by =VALUE")?.to_owned()),
                 };
                 Ok(Goal::Field { path, wanted, text: rest[..end].to_owned() })
             }
-            _ => {
-                Err("understood are condition=TYPE[=STATUS], jsonpath='{.path}'[=VALUE], create and delete".to_owned())
-            }
+            _ => Err("must be condition=TYPE[=STATUS], jsonpath='{.path}'[=VALUE], create or delete".to_owned()),
         }
     }
 }
@@ -149,11 +147,11 @@ impl Goal {
             }
             Goal::Field { path, .. } => {
                 let found: Vec<String> = path.find(object).into_iter().map(value_text).collect();
-                if found.is_empty() { "no value there yet".to_owned() } else { format!("now {}", found.join(" ")) }
+                if found.is_empty() { "no value yet".to_owned() } else { format!("now {}", found.join(" ")) }
             }
             Goal::Create | Goal::Delete => match object["metadata"]["deletionTimestamp"].as_str() {
                 Some(since) => format!("being deleted since {since}"),
-                None => "it is there, and nobody deletes it".to_owned(),
+                None => "it exists and is not being deleted".to_owned(),
             },
         }
     }
@@ -179,7 +177,7 @@ pub fn command(args: &WaitArgs) -> u8 {
     client::run(&args.connect, async |connection| wait(&connection, args, &mut std::io::stdout().lock()).await)
 }
 
-/// Waits for every object asked for; all of them share one deadline.
+/// Waits for all selected objects, with one deadline.
 pub async fn wait(connection: &Connection, args: &WaitArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
     let deadline = Instant::now() + args.timeout;
     let kinds = ServedKinds::discover(&connection.client).await?;
@@ -187,9 +185,7 @@ pub async fn wait(connection: &Connection, args: &WaitArgs, out: &mut dyn Write)
     for selection in kinds.selections(&args.words)? {
         let by_label = args.selector.is_some() || args.all;
         if by_label != selection.names.is_empty() {
-            return Err(CommandError::usage(
-                "say which: by NAME, or by label with -l, or --all; and only one of these",
-            ));
+            return Err(CommandError::usage("give either NAME, a label selector with -l, or --all"));
         }
         let names = if by_label { list_names(connection, selection.kind, args).await? } else { selection.names };
         for name in names {
@@ -223,7 +219,7 @@ async fn list_names(connection: &Connection, kind: &ServedKind, args: &WaitArgs)
     let names: Vec<String> = items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect();
     if names.is_empty() && args.goal != Goal::Delete {
         let namespace = &connection.namespace;
-        return Err(CommandError::failed(format!("no {} of that description in namespace {namespace}", kind.plural)));
+        return Err(CommandError::failed(format!("no matching {} in namespace {namespace}", kind.plural)));
     }
     Ok(names)
 }
@@ -239,13 +235,13 @@ async fn wait_for_object(
     let by_name = format!("metadata.name={name}");
     let options = vec![("fieldSelector", by_name.as_str())];
     let path = kind.collection_path(Some(&connection.namespace));
-    let mut follow = ListWatch::new(&connection.client, path, options, api_request::JSON);
+    let mut list_watch = ListWatch::new(&connection.client, path, options, api_request::JSON);
     let mut object: Option<Value> = None;
     let may_be_absent = matches!(args.goal, Goal::Create | Goal::Delete);
-    // Objects that come after one that used up the time are looked at once all the same.
-    let mut patience = deadline.max(Instant::now() + FIRST_GET_TIMEOUT);
+    // Every object is read once, even if an earlier one used up the time.
+    let mut next_deadline = deadline.max(Instant::now() + FIRST_GET_TIMEOUT);
     loop {
-        let Ok(seen) = timeout_at(patience, follow.next()).await else {
+        let Ok(event) = timeout_at(next_deadline, list_watch.next()).await else {
             return Err(CommandError::failed(format!(
                 "{}: time ran out after {} s waiting for {}: {}",
                 kind.object_display_name(name),
@@ -254,9 +250,9 @@ async fn wait_for_object(
                 args.goal.state(object.as_ref())
             )));
         };
-        patience = deadline;
-        let was_there = object.is_some();
-        object = match seen? {
+        next_deadline = deadline;
+        let existed = object.is_some();
+        object = match event? {
             CollectionEvent::Listed(mut list) => list["items"].as_array_mut().and_then(Vec::pop),
             CollectionEvent::Changed(object) => Some(object),
             CollectionEvent::Deleted(_) => None,
@@ -266,7 +262,7 @@ async fn wait_for_object(
         }
         if object.is_none() && !may_be_absent {
             let title = kind.object_display_name(name);
-            return Err(CommandError::failed(match was_there {
+            return Err(CommandError::failed(match existed {
                 true => format!("{title} was deleted while waiting for {}", args.goal),
                 false => format!("{title} not found in namespace {}", connection.namespace),
             }));
@@ -281,14 +277,14 @@ mod tests {
     use crate::test_cluster::{CliTestCluster, job, parse_args};
     use serde_json::json;
 
-    async fn run(home: &CliTestCluster, line: &str) -> Result<String, CommandError> {
+    async fn run(cluster: &CliTestCluster, line: &str) -> Result<String, CommandError> {
         let mut out = Vec::new();
-        wait(&home.connection, &parse_args(line), &mut out).await?;
+        wait(&cluster.connection, &parse_args(line), &mut out).await?;
         Ok(String::from_utf8(out).unwrap())
     }
 
     #[test]
-    fn goals_are_read_and_judged() {
+    fn goals_are_parsed_and_checked() {
         let object = json!({
             "metadata": {"generation": 2},
             "status": {"phase": "Running", "conditions": [
@@ -325,30 +321,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_when_the_condition_holds() {
-        let home = CliTestCluster::start(1).await;
-        home.apply(&format!("{}---\n{}", job("a", 2), job("b", 2))).await.unwrap();
-        let told = run(&home, "job a b --for condition=Complete --timeout 60s").await.unwrap();
-        assert_eq!(told, "job.batch/a condition met\njob.batch/b condition met\n");
-        let told = run(&home, "pods --all --for jsonpath={.status.phase}=Succeeded").await.unwrap();
-        assert_eq!(told.lines().count(), 4, "{told}");
+        let cluster = CliTestCluster::start(1).await;
+        cluster.apply(&format!("{}---\n{}", job("a", 2), job("b", 2))).await.unwrap();
+        let output = run(&cluster, "job a b --for condition=Complete --timeout 60s").await.unwrap();
+        assert_eq!(output, "job.batch/a condition met\njob.batch/b condition met\n");
+        let output = run(&cluster, "pods --all --for jsonpath={.status.phase}=Succeeded").await.unwrap();
+        assert_eq!(output.lines().count(), 4, "{output}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn when_time_runs_out_the_state_then_is_told() {
-        let home = CliTestCluster::start(1).await;
-        home.apply(&job("a", 9)).await.unwrap();
-        let failure = run(&home, "podgroups --all --for condition=PodGroupInitiallyScheduled --timeout 5s").await;
-        // The group may not be there yet when the list is asked for.
+    async fn the_state_is_reported_when_the_timeout_expires() {
+        let cluster = CliTestCluster::start(1).await;
+        cluster.apply(&job("a", 9)).await.unwrap();
+        let failure = run(&cluster, "podgroups --all --for condition=PodGroupInitiallyScheduled --timeout 5s").await;
+        // The group may not exist yet.
         assert_eq!(failure.unwrap_err().code, cli::EXIT_FAILED);
-        let failure = run(&home, "job/a --for jsonpath={.status.active}=0 --timeout 5s").await.unwrap_err();
+        let failure = run(&cluster, "job/a --for jsonpath={.status.active}=0 --timeout 5s").await.unwrap_err();
         assert_eq!(failure.lines, ["job.batch/a: time ran out after 5 s waiting for {.status.active} = 0: now 9"]);
         let failure =
-            run(&home, "podgroups --all --for condition=PodGroupInitiallyScheduled --timeout 5s").await.unwrap_err();
+            run(&cluster, "podgroups --all --for condition=PodGroupInitiallyScheduled --timeout 5s").await.unwrap_err();
         assert!(failure.lines[0].contains("PodGroupInitiallyScheduled=False (Unschedulable: "), "{failure:?}");
-        let told =
-            run(&home, "job/a node/node-0 --for jsonpath={.metadata.name}=node-0 --timeout 1s").await.unwrap_err();
-        assert_eq!(told.lines.len(), 1, "the node is looked at although the time is over: {told:?}");
-        assert_eq!(run(&home, "job/nobody --for condition=Complete").await.unwrap_err().code, cli::EXIT_FAILED);
-        assert_eq!(run(&home, "job/nobody --for delete").await.unwrap(), "job.batch/nobody deleted\n");
+        let output =
+            run(&cluster, "job/a node/node-0 --for jsonpath={.metadata.name}=node-0 --timeout 1s").await.unwrap_err();
+        assert_eq!(output.lines.len(), 1, "the node is read although the time is over: {output:?}");
+        assert_eq!(run(&cluster, "job/missing --for condition=Complete").await.unwrap_err().code, cli::EXIT_FAILED);
+        assert_eq!(run(&cluster, "job/missing --for delete").await.unwrap(), "job.batch/missing deleted\n");
     }
 }

@@ -1,8 +1,8 @@
-//! The machine's own clock.
+//! The machine's clock.
 
 use api::{Clock, Timestamp};
 
-/// For processes that run for days: whoever sets the machine's clock sets this one, too.
+/// The system time. It follows corrections of the machine's clock, as processes that run for days need.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock;
 

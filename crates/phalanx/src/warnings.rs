@@ -1,4 +1,4 @@
-//! Warning Events of the objects of a run: each is reported once, a limited number of them.
+//! Warning Events of the objects of a run: each is reported once, up to a limit.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use crate::api_request::{self, items, text};
 use crate::list_watch::{CollectionEvent, ListWatch};
 use crate::progress::{TrackedWork, WorkState};
 
-/// How many warnings are reported; the rest is counted.
+/// How many warnings are reported; the others are counted.
 const MAX_REPORTED: usize = 20;
-/// How many different warnings are told apart; beyond that all are counted.
+/// How many distinct warnings are remembered; all others count as new.
 const MAX_DISTINCT: usize = 1000;
 
 /// The Warning Events of one server.
@@ -32,7 +32,7 @@ pub struct WarningLog {
 }
 
 impl<'a> WarningWatcher<'a> {
-    /// Follows the Events of all namespaces.
+    /// Watches the Events of all namespaces.
     pub fn new(client: &'a Client) -> WarningWatcher<'a> {
         let events = ListWatch::new(
             client,
@@ -43,11 +43,11 @@ impl<'a> WarningWatcher<'a> {
         WarningWatcher { events, log: WarningLog::default() }
     }
 
-    /// The Events that arrive until `deadline`; returns then.
+    /// Waits until `deadline`; returns the Events that arrived.
     pub async fn until(&mut self, deadline: Instant) -> Vec<Value> {
         let mut arrived = Vec::new();
-        while let Ok(seen) = timeout_at(deadline, self.events.next()).await {
-            match seen {
+        while let Ok(event) = timeout_at(deadline, self.events.next()).await {
+            match event {
                 Ok(CollectionEvent::Listed(list)) => arrived.extend(items(&list["items"]).cloned()),
                 Ok(CollectionEvent::Changed(event)) => arrived.push(event),
                 Ok(CollectionEvent::Deleted(_)) => {}
@@ -58,7 +58,7 @@ impl<'a> WarningWatcher<'a> {
         arrived
     }
 
-    /// The lines of those `events` that are news, given where the work stands.
+    /// Lines for new warnings among `events`; `works` is the current state.
     pub fn report(&mut self, events: &[Value], works: &[TrackedWork]) -> Vec<String> {
         let before = self.log.reported.len();
         events.iter().for_each(|event| self.log.add(event, works));
@@ -83,7 +83,8 @@ impl WarningLog {
         }
         let title = work.map_or_else(|| format!("{}/{name}", kind.to_lowercase()), |work| work.title.clone());
         // Pods of one Job differ in their names, and repetitions in their numbers.
-        let pattern: String = message.replace(&name, "").chars().filter(|sign| !sign.is_ascii_digit()).collect();
+        let pattern: String =
+            message.replace(&name, "").chars().filter(|character| !character.is_ascii_digit()).collect();
         if self.distinct.len() < MAX_DISTINCT && !self.distinct.insert(format!("{title}\n{reason}\n{pattern}")) {
             return;
         }
@@ -95,7 +96,7 @@ impl WarningLog {
     }
 }
 
-/// Whether progress and explanation tell the same: why the scheduler refuses the work now, or why it failed.
+/// Whether progress or explanation already has it: the current refusal, or the failure.
 fn is_already_shown(work: &TrackedWork, reason: &str, message: &str) -> bool {
     let is_refusal = reason == "FailedScheduling" && (work.refusal.is_some() || work.state != WorkState::Waiting);
     is_refusal || work.failure.as_ref().is_some_and(|failure| failure.contains(message))

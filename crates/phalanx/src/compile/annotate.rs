@@ -1,15 +1,15 @@
-//! Notes at the ends of YAML's lines.
+//! Adds notes as comments to the lines of YAML.
 
 use std::collections::BTreeMap;
 
-/// `text`, block-style YAML, with each note of `notes` at the end of the line where its field stands. Fields are named by
-/// their paths: `spec.podGroupTemplates[0].name`.
+/// `text`, block-style YAML, with each note of `notes` as a comment on the line of its field. The keys of `notes` are
+/// paths of fields: `spec.podGroupTemplates[0].name`.
 pub fn annotate(text: &str, notes: &BTreeMap<String, String>) -> String {
-    let mut place = YamlCursor::default();
+    let mut cursor = YamlCursor::default();
     let mut annotated = String::new();
     for line in text.lines() {
         annotated.push_str(line);
-        if let Some(note) = place.advance(line).and_then(|path| notes.get(&path)) {
+        if let Some(note) = cursor.advance(line).and_then(|path| notes.get(&path)) {
             annotated.push_str(&format!("  # {note}"));
         }
         annotated.push('\n');
@@ -17,22 +17,22 @@ pub fn annotate(text: &str, notes: &BTreeMap<String, String>) -> String {
     annotated
 }
 
-/// Where in the document a line stands.
+/// The position of a line in the document.
 #[derive(Default)]
 struct YamlCursor {
-    /// What encloses the line, outermost first: how far in it stands, and the path up to it.
+    /// The fields and items around the line, outermost first: depth and path.
     ancestors: Vec<(usize, String)>,
     /// How many items each list has so far, by its path.
     item_counts: BTreeMap<String, usize>,
 }
 
 impl YamlCursor {
-    /// Goes on to `line`; the path of the field that it names.
+    /// Moves to `line`; returns the path of its field.
     fn advance(&mut self, line: &str) -> Option<String> {
         let mut rest = line.trim_start();
         let mut indent = line.len() - rest.len();
         while let Some(item) = rest.strip_prefix("- ") {
-            // A list may stand as far in as the field it belongs to, so an item counts as half a step further.
+            // A list may have the same indentation as its field, so an item counts as half a level deeper.
             self.pop_to_depth(2 * indent + 1);
             let list = self.path().to_owned();
             let index = self.item_counts.entry(list.clone()).or_default();
@@ -67,7 +67,7 @@ mod tests {
     use super::annotate;
 
     #[test]
-    fn a_note_stands_at_its_field_however_lists_are_set() {
+    fn a_note_is_at_its_field_for_both_indentations_of_lists() {
         let notes = [("a", "one"), ("b[0].c", "two"), ("b[1].d.e", "three"), ("f", "four"), ("b[1].c", "nobody")];
         let notes: BTreeMap<String, String> =
             notes.iter().map(|(path, note)| ((*path).to_owned(), (*note).to_owned())).collect();

@@ -1,4 +1,4 @@
-//! Which rule made which field of a compiled object.
+//! Notes on the fields of a compiled object: the rule behind each.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use workloadbuilder::{FieldPaths, SchedulingConfig, SchedulingPolicy, WorkloadIt
 /// Notes by the paths of fields.
 type Notes = BTreeMap<String, String>;
 
-/// What objects are compiled from, and in what words to speak of it.
+/// The item that objects are compiled from, and how notes refer to it.
 pub struct CompileOrigin {
     root: WorkloadItem,
     kind: &'static str,
-    /// Where the size of a gang comes from: of pods, and of groups.
+    /// The default size of a gang of pods, and of a gang of groups.
     sizes: (&'static str, &'static str),
 }
 
@@ -24,7 +24,7 @@ impl CompileOrigin {
         CompileOrigin { root, kind: "Job", sizes: ("spec.parallelism, at least 1", "") }
     }
 
-    /// A Job of a CronJob: what it says stands in the CronJob's template.
+    /// A Job of a CronJob: its fields are in the CronJob's template.
     pub fn job_of_cron_job(root: WorkloadItem) -> CompileOrigin {
         let path = Path::new("spec").child("jobTemplate").child("spec").child("scheduling");
         let root = WorkloadItem { fields: FieldPaths::below(&path), path, ..root };
@@ -43,25 +43,22 @@ impl CompileOrigin {
         let mut note = |path: &str, text: String| {
             notes.insert(path.to_owned(), text);
         };
-        note(
-            "metadata.annotations",
-            "tells what the controller made, and may change, from what others made".to_owned(),
-        );
+        note("metadata.annotations", "marks objects that the controller created and may change".to_owned());
         if object["kind"] == "Workload" {
             note("metadata.name", format!("the {}'s name and a hash of its uid", self.kind));
-            note("metadata.ownerReferences", format!("goes with the {}", self.kind));
-            note("spec.controllerRef", "what the Workload stands for".to_owned());
+            note("metadata.ownerReferences", format!("deleted with the {}", self.kind));
+            note("spec.controllerRef", "the object that the Workload describes".to_owned());
             self.templates(&object["spec"], "spec", &mut notes);
         } else {
             note("metadata.name", "the Workload, the template and a hash of both".to_owned());
-            note("metadata.ownerReferences", format!("goes with the {} and with the Workload", self.kind));
-            note("spec.parentCompositePodGroupName", "is created before this one".to_owned());
-            note("spec.workloadRef", "all else in this spec is a copy of this template".to_owned());
+            note("metadata.ownerReferences", format!("deleted with the {} and with the Workload", self.kind));
+            note("spec.parentCompositePodGroupName", "created before this one".to_owned());
+            note("spec.workloadRef", "the rest of this spec is a copy of this template".to_owned());
         }
         notes
     }
 
-    /// Notes for the templates directly below `value`, and for all below those.
+    /// Notes for all templates below `value`.
     fn templates(&self, value: &Value, path: &str, notes: &mut Notes) {
         for list in ["podGroupTemplates", "compositePodGroupTemplates"] {
             for (i, template) in value[list].as_array().into_iter().flatten().enumerate() {
@@ -93,7 +90,7 @@ impl CompileOrigin {
         note("resourceClaims", self.source_text(resource_claims, fields.resource_claims.as_str()));
         let class = match priority_class_name {
             FieldSource::Unset => "one class for all groups of a Workload",
-            _ => "of the pods: a group has the priority of its pods",
+            _ => "from the pods: a group has the priority of its pods",
         };
         note("priorityClassName", class.to_owned());
     }
@@ -102,7 +99,7 @@ impl CompileOrigin {
         match (&user.policy, &item.default_config.policy) {
             (Some(_), _) => format!("from {}", item.fields.policy),
             (None, Some(_)) => self.source_text(FieldSource::Default, ""),
-            (None, None) => "Basic where nothing is asked for".to_owned(),
+            (None, None) => "Basic if nothing is requested".to_owned(),
         }
     }
 

@@ -19,7 +19,7 @@ fn compile_text(text: &str) -> String {
     }
 }
 
-/// The spec of the Workload alone, which comes first.
+/// The spec of the Workload, the first document.
 fn workload_of(text: &str) -> String {
     let text = compile_text(text);
     let workload = text.split("---\n").next().unwrap();
@@ -55,7 +55,7 @@ fn a_job_set_of_the_proposal_compiles_with_its_blocks_in_the_job_templates() {
 // Shows: S004-49
 #[test]
 fn a_job_set_of_the_proposal_compiles_to_the_same_with_its_blocks_at_the_root() {
-    // The two differ in their names, hence in hashes, and in the place from which the notes say a field comes.
+    // The two differ in names and hashes, and in the paths in the notes.
     let strip = |text: String, name: &str| -> Vec<String> {
         let lines = text.lines().map(|line| line.split("  # ").next().unwrap_or_default());
         lines.filter(|line| !line.contains(name)).map(str::to_owned).collect()
@@ -68,7 +68,7 @@ fn a_job_set_of_the_proposal_compiles_to_the_same_with_its_blocks_at_the_root() 
 
 // Shows: S004-13
 #[test]
-fn drafts_spellings_in_a_job_set_are_put_right_and_told() {
+fn draft_spellings_in_a_job_set_are_converted_with_a_warning() {
     let (_, warnings) = compile_all(&read(&seed("004-jobset-targeted"))).unwrap();
     assert_snapshot!(warnings.join("\n"), @r"
     spec.scheduling.policy: a draft's spelling; write schedulingPolicy
@@ -78,7 +78,7 @@ fn drafts_spellings_in_a_job_set_are_put_right_and_told() {
 }
 
 #[test]
-fn a_gang_of_gangs_says_where_its_sizes_come_from() {
+fn a_gang_of_gangs_has_notes_about_its_sizes() {
     let text = "
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -103,7 +103,7 @@ spec:
       name: train-cpgt-0  # the whole JobSet
       podGroupTemplates:
       - name: driver  # for spec.replicatedJobs[0]
-        priorityClassName: high  # of the pods: a group has the priority of its pods
+        priorityClassName: high  # from the pods: a group has the priority of its pods
         schedulingPolicy:  # the default of a JobSet
           basic: {}
       - name: workers  # for spec.replicatedJobs[1]
@@ -115,7 +115,7 @@ spec:
       schedulingPolicy:  # the default of a JobSet
         gang:
           minGroupCount: 2  # not set, so the number of replicatedJobs
-    controllerRef:  # what the Workload stands for
+    controllerRef:  # the object that the Workload describes
       apiGroup: jobset.x-k8s.io
       kind: JobSet
       name: train
@@ -123,7 +123,7 @@ spec:
 }
 
 #[test]
-fn a_cron_job_compiles_to_what_each_of_its_jobs_gets() {
+fn a_cron_job_compiles_to_the_objects_of_one_of_its_jobs() {
     let text = "
 apiVersion: batch/v1
 kind: CronJob
@@ -137,7 +137,7 @@ spec:
       template: {spec: {restartPolicy: Never, containers: [{name: main, image: a}]}}
 ";
     assert_snapshot!(workload_of(text), @r"
-    controllerRef:  # what the Workload stands for
+    controllerRef:  # the object that the Workload describes
       apiGroup: batch
       kind: Job
       name: nightly-0
@@ -150,7 +150,7 @@ spec:
 }
 
 #[test]
-fn what_cannot_be_compiled_is_told_at_its_line() {
+fn errors_of_compile_have_their_line() {
     let both = "
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -185,11 +185,11 @@ spec:
         (alone("{}"), "test.yaml:1: jobset/a: spec.replicatedJobs: Required value: a JobSet has at least one Job\n"),
         (
             compile_text("{apiVersion: jobset.x-k8s.io/v1, kind: JobSet, metadata: {name: a}}"),
-            "test.yaml:1: jobset/a: apiVersion: compile knows JobSets of jobset.x-k8s.io/v1alpha2\n",
+            "test.yaml:1: jobset/a: apiVersion: compile supports JobSets of jobset.x-k8s.io/v1alpha2\n",
         ),
         (
             compile_text("{apiVersion: v1, kind: Namespace, metadata: {name: a}}"),
-            "test.yaml:1: namespace/a: compile takes Jobs, CronJobs and JobSets, and there is none\n",
+            "test.yaml:1: namespace/a: no Job, CronJob or JobSet to compile\n",
         ),
     ] {
         assert_eq!(text, want);
@@ -198,9 +198,9 @@ spec:
     assert_eq!(unknown, "test.yaml:1: jobset/a: spec.scheduling.gangs: Forbidden: unknown field\n");
 }
 
-// All of them were told that their pod template names a PodGroup, and namespaces had to be given.
+// All of them got the reason that their pod template names a PodGroup, and missing namespaces were errors.
 #[test]
-fn a_job_without_objects_of_its_own_says_why_and_no_namespace_is_asked_for() {
+fn a_job_without_objects_has_a_reason_and_its_namespace_need_not_exist() {
     let told = |metadata: &str, pod: &str| {
         let text = format!(
             "{{apiVersion: batch/v1, kind: Job, metadata: {{name: a, namespace: ml, {metadata}}}, spec: {{template: {{spec: \
@@ -228,7 +228,7 @@ fn a_job_without_objects_of_its_own_says_why_and_no_namespace_is_asked_for() {
 }
 
 #[test]
-fn what_a_job_set_cannot_have_is_told_at_its_line() {
+fn errors_of_a_job_set_have_their_line() {
     let text = "
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet

@@ -1,4 +1,4 @@
-//! What `phalanx up` runs with: options over file over defaults.
+//! The settings of `phalanx up`: options over file over defaults.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -17,13 +17,13 @@ use crate::manifest::Problem;
 use crate::run;
 use crate::up::UpArgs;
 
-/// Why there is nothing to start.
+/// Why `up` cannot start.
 pub enum SettingsError {
-    /// A file is wrong.
+    /// A file has problems.
     Input(Vec<Problem>),
-    /// An option is wrong.
+    /// An option has a bad value.
     Usage(String),
-    /// Something outside is not as it must be.
+    /// A file or directory cannot be used.
     Start(String),
 }
 
@@ -36,7 +36,7 @@ pub fn resolve(args: &UpArgs) -> Result<UpSettings, SettingsError> {
     let (cluster, first_nodes) = cluster(args, &file).map_err(SettingsError::Input)?;
     let gates = gates::resolve(&args.feature_gates, &file.server.feature_gates).map_err(SettingsError::Usage)?;
     let mut plane = file.plane(gates, cluster);
-    plane.components.retain(|part| !args.without.iter().any(|left_out| left_out.component() == *part));
+    plane.components.retain(|component| !args.without.iter().any(|omitted| omitted.component() == *component));
     plane.audit = args.audit_log.as_deref().map(audit).transpose()?;
     Ok(UpSettings {
         data: if args.in_memory { DataLocation::Memory } else { DataLocation::Directory(args.data_dir.clone()) },
@@ -44,7 +44,7 @@ pub fn resolve(args: &UpArgs) -> Result<UpSettings, SettingsError> {
         history: file.server.history_limits(),
         limits: file.server.edge_limits(),
         certificate_names: file.server.cert_sans.into_iter().chain(host).collect(),
-        // A shipped program cannot be made to lie: the check that plants this loss kills a debug build.
+        // Only in debug builds: a test plants this data loss to show that the kill test detects it.
         acknowledge_early: cfg!(debug_assertions) && std::env::var_os("PHALANX_TEST_ACK_EARLY").is_some(),
         first_nodes,
         plane,
@@ -53,9 +53,9 @@ pub fn resolve(args: &UpArgs) -> Result<UpSettings, SettingsError> {
 
 /// The addresses of `HOST:PORT`, and the host where it is a name.
 fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), SettingsError> {
-    // Without a host it is this machine alone: nobody is let in from outside who was not asked for.
+    // Without a host, only this machine can connect.
     let full = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
-    let bad = |why: String| SettingsError::Usage(format!("--listen {text}: {why}; write it like 127.0.0.1:6443"));
+    let bad = |reason: String| SettingsError::Usage(format!("--listen {text}: {reason}; must be like 127.0.0.1:6443"));
     let addresses: Vec<SocketAddr> = full.to_socket_addrs().map_err(|error| bad(error.to_string()))?.collect();
     if addresses.is_empty() {
         return Err(bad("no such host".to_owned()));
@@ -65,10 +65,10 @@ fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), SettingsError
     Ok((addresses, host))
 }
 
-/// The nodes that are wanted in any case, and those for a cluster that has none.
+/// The nodes of options and file, and the nodes for a cluster that has none.
 fn cluster(args: &UpArgs, file: &Configuration) -> Result<(Cluster, Cluster), Vec<Problem>> {
-    let wanted = run::resolve_cluster(args.cluster.as_deref(), args.nodes, file)?;
-    Ok(match wanted {
+    let chosen = run::resolve_cluster(args.cluster.as_deref(), args.nodes, file)?;
+    Ok(match chosen {
         Some(cluster) => (cluster, Cluster::default()),
         None => (Cluster::default(), Cluster::default_of(run::DEFAULT_NODES)),
     })
@@ -80,11 +80,11 @@ fn audit(file: &Path) -> Result<AuditSink, SettingsError> {
     let log = open.map_err(|error| SettingsError::Start(format!("--audit-log {}: {error}", file.display())))?;
     let log = Mutex::new(log);
     Ok(Arc::new(move |entry| {
-        let mut line = serde_json::to_vec(entry).expect("an entry has only texts and numbers");
+        let mut line = serde_json::to_vec(entry).expect("an entry has only strings and numbers");
         line.push(b'\n');
-        // One write per line, so that lines of two processes never mix.
+        // One write call per line, so that lines of two processes do not mix.
         if let Err(error) = log.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line) {
-            tracing::error!("a line of the audit log is lost: {error}");
+            tracing::error!("audit log: a line is lost: {error}");
         }
     }))
 }

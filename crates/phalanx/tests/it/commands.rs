@@ -1,4 +1,4 @@
-//! The commands that need a cluster, as their users call them: over TLS against `phalanx up`, and against nothing.
+//! The commands that need a cluster, as their users run them: over TLS with `phalanx up`, and without a server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use crate::text;
 use crate::up::{TestDir, UpProcess};
 
-/// Runs the binary in `dir`, where no kubeconfig of the user's is found.
+/// Runs the binary in `dir`, without the user's kubeconfig.
 fn phalanx(dir: &TestDir, arguments: &[&str]) -> Output {
     command(dir, arguments).output().unwrap()
 }
@@ -62,14 +62,14 @@ fn a_job_is_applied_awaited_explained_and_deleted_without_kubectl() {
     assert!(text(&output.stderr).contains("not found"), "{}", text(&output.stderr));
 }
 
-/// A server that takes connections and never answers held every command for ever.
+/// A server that accepted connections and never responded blocked every command forever.
 #[test]
-fn a_server_that_never_answers_is_given_up_with_exit_1() {
+fn a_server_that_does_not_respond_exits_1() {
     let dir = TestDir::new("commands-silent");
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // The system takes the connections, and no process ever reads them.
+    // The kernel accepts the connections, and no process reads from them.
     for scheme in ["http", "https"] {
         let kubeconfig = format!(
             "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: s, user: u}}}}], \
@@ -87,33 +87,34 @@ fn a_server_that_never_answers_is_given_up_with_exit_1() {
         ] {
             let options = ["--kubeconfig", "silent", "--request-timeout", "200ms"];
             let output = phalanx(&dir, &line.split_whitespace().chain(options).collect::<Vec<_>>());
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{scheme} {line}: {said}");
-            let want = "error: the server did not answer within 200ms; it may be overloaded or hang: try again, or wait longer";
-            assert!(said.starts_with(want), "{scheme} {line}: {said}");
+            let stderr = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{scheme} {line}: {stderr}");
+            let want =
+                "error: the server did not respond within 200ms; it may be overloaded: try again, or use a longer";
+            assert!(stderr.starts_with(want), "{scheme} {line}: {stderr}");
         }
     }
 }
 
 #[test]
-fn apply_says_which_fields_the_server_dropped_and_why() {
+fn apply_reports_fields_that_the_server_dropped() {
     let dir = TestDir::new("commands-dropped");
     let data_dir = dir.path(".phalanx");
     let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "1", "--feature-gates", "WorkloadWithJob=false"]);
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     for outcome in ["created", "unchanged"] {
         let output = phalanx(&dir, &["apply", "-f", "job.yaml"]);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
         assert_eq!(text(&output.stdout), format!("job.batch/trainer {outcome}\n"));
         let want = "warning: job.yaml:8: job/trainer: spec.scheduling: dropped by the server, so it has no effect: the feature \
                     gates WorkloadWithJob and GenericWorkload must be on there";
-        assert!(said.contains(want), "{outcome}: {said}");
+        assert!(stderr.contains(want), "{outcome}: {stderr}");
     }
 }
 
 #[test]
-fn what_is_applied_does_not_depend_on_a_reader() {
+fn all_objects_are_applied_without_a_reader_of_the_output() {
     let dir = TestDir::new("commands-unread");
     let data_dir = dir.path(".phalanx");
     let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "1"]);
@@ -126,7 +127,7 @@ fn what_is_applied_does_not_depend_on_a_reader() {
 }
 
 #[test]
-fn a_watch_goes_on_until_its_reader_has_seen_enough() {
+fn a_watch_ends_when_its_reader_closes_the_pipe() {
     let dir = TestDir::new("commands-watch");
     let data_dir = dir.path(".phalanx");
     let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "2"]);
@@ -142,7 +143,7 @@ fn a_watch_goes_on_until_its_reader_has_seen_enough() {
 }
 
 #[test]
-fn without_a_cluster_the_user_learns_what_to_do() {
+fn errors_without_a_cluster_have_a_hint() {
     let dir = TestDir::new("commands-alone");
     std::fs::write(dir.path("bad.yaml"), JOB.replace("completions", "completion")).unwrap();
     std::fs::write(dir.path("away"), include_str!("away.kubeconfig")).unwrap();
@@ -157,14 +158,14 @@ fn without_a_cluster_the_user_learns_what_to_do() {
         ("delete", 2, "KIND"),
     ] {
         let output = phalanx(&dir, &line.split_whitespace().collect::<Vec<_>>());
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
-        assert!(said.contains(want) && output.stdout.is_empty(), "{line}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {stderr}");
+        assert!(stderr.contains(want) && output.stdout.is_empty(), "{line}: {stderr}");
     }
 }
 
 #[test]
-fn every_shell_gets_its_completion() {
+fn every_shell_has_a_completion_script() {
     let dir = TestDir::new("commands-completion");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = stdout_of(&dir, &format!("completion {shell}"));

@@ -1,4 +1,4 @@
-//! `phalanx scheduler`, `controllers` and `nodes` as their users run them: beside a server that comes and goes.
+//! `phalanx scheduler`, `controllers` and `nodes` as their users run them, with a server that restarts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::text;
 use crate::up::{JOBS, TIMEOUT, TestDir, UpProcess, eventually, gang, post, terminate};
 
-/// A part as a process, killed when the test forgets it.
+/// A component as a process, killed when it is dropped.
 pub struct ComponentProcess {
     child: Child,
-    /// The file that its standard error goes to.
+    /// The file with its standard error.
     pub log: String,
 }
 
@@ -31,7 +31,7 @@ impl ComponentProcess {
         ComponentProcess { child, log }
     }
 
-    /// The rest of its first line, which begins with `ready`.
+    /// The rest of its first line, which starts with `ready`.
     pub fn wait_until_ready(&mut self) -> String {
         let mut line = String::new();
         BufReader::new(self.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -71,14 +71,14 @@ fn http_get(address: &str, path: &str) -> String {
     answer
 }
 
-/// A gang of another name.
+/// The gang with another name.
 fn gang_named(name: &str) -> Vec<u8> {
     let mut job: Value = serde_json::from_slice(&gang()).unwrap();
     job["metadata"]["name"] = name.into();
     job.to_string().into_bytes()
 }
 
-/// A gang of one GPU a pod for which two nodes are not enough.
+/// A gang with one GPU per pod that does not fit on two nodes.
 fn too_large() -> Vec<u8> {
     let mut job: Value = serde_json::from_slice(&gang_named("too-large")).unwrap();
     (job["spec"]["parallelism"], job["spec"]["completions"]) = (40.into(), 40.into());
@@ -90,7 +90,7 @@ fn too_large() -> Vec<u8> {
 const NO_COMPONENTS: [&str; 2] = ["--without", "scheduler,controllers,nodes"];
 
 #[tokio::test]
-async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
+async fn components_as_processes_run_a_gang_and_survive_a_server_restart() {
     let dir = TestDir::new("parts");
     let data = dir.path("data");
     let up = UpProcess::start(&["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
@@ -99,9 +99,9 @@ async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
     let alone = "--leader-elect=false";
     let mut nodes = ComponentProcess::start(&dir, "nodes", &[&config[..], &["--nodes", "2"]].concat());
     let all = ["--controllers", "job,gc,podgroup-protection,namespace"];
-    let told = [alone, "--metrics-listen", ":0"];
-    let mut controllers = ComponentProcess::start(&dir, "controllers", &[&config[..], &all, &told].concat());
-    let mut scheduler = ComponentProcess::start(&dir, "scheduler", &[&config[..], &told].concat());
+    let options = [alone, "--metrics-listen", ":0"];
+    let mut controllers = ComponentProcess::start(&dir, "controllers", &[&config[..], &all, &options].concat());
+    let mut scheduler = ComponentProcess::start(&dir, "scheduler", &[&config[..], &options].concat());
     let url = format!("https://{}", up.address);
     assert_eq!(nodes.wait_until_ready(), url);
     let (ready, counting) = (scheduler.wait_until_ready(), controllers.wait_until_ready());
@@ -124,9 +124,10 @@ async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
     assert!(queue.contains("\"state\":\"Waiting\"") && queue.contains("gang of 40 does not fit"), "{queue}");
     let explained = http_get(metrics, "/explain?kind=job&name=too-large");
     assert!(explained.contains("\"text\":\"lower minCount to 16\""), "{explained}");
-    let asked = ["explain", "job/too-large", "--scheduler", &format!("http://{metrics}"), "--kubeconfig", &kubeconfig];
-    let said = text(&super::phalanx(&asked).stdout);
-    assert!(said.contains("as the scheduler at http://") && said.contains("  lower minCount to 16"), "{said}");
+    let arguments =
+        ["explain", "job/too-large", "--scheduler", &format!("http://{metrics}"), "--kubeconfig", &kubeconfig];
+    let stdout = text(&super::phalanx(&arguments).stdout);
+    assert!(stdout.contains("as the scheduler at http://") && stdout.contains("  lower minCount to 16"), "{stdout}");
     let unknown = http_get(metrics, "/explain?kind=job&name=nobody");
     assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("\"reason\":\"UnitNotFound\""), "{unknown}");
 
@@ -145,12 +146,12 @@ async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
     eventually(&client, &format!("{JOBS}/again"), |job| job["status"]["succeeded"] == 4).await;
     for part in [nodes, controllers, scheduler] {
         part.wait_for_log("the server answers again");
-        assert_eq!(part.stop(), Some(0), "told to stop, it stops");
+        assert_eq!(part.stop(), Some(0), "SIGTERM ends it");
     }
 }
 
 #[tokio::test]
-async fn of_two_schedulers_one_works_and_the_other_takes_over_when_it_stops() {
+async fn of_two_schedulers_one_is_active_and_the_other_takes_over_when_it_stops() {
     let dir = TestDir::new("election");
     let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--without", "scheduler"]);
     let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
@@ -173,10 +174,10 @@ async fn of_two_schedulers_one_works_and_the_other_takes_over_when_it_stops() {
 }
 
 #[test]
-fn a_part_waits_for_a_server_that_is_not_there_yet() {
+fn a_component_waits_until_its_server_starts() {
     let dir = TestDir::new("early");
     let data = dir.path("data");
-    // Once up, for its certificates and its address.
+    // A first start, for certificates and address.
     let up = UpProcess::start(&["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
     let (address, kubeconfig) = (up.address.clone(), up.kubeconfig.to_str().unwrap().to_owned());
     assert_eq!(up.stop(), Some(0));
@@ -190,11 +191,11 @@ fn a_part_waits_for_a_server_that_is_not_there_yet() {
 }
 
 #[test]
-fn what_keeps_a_part_from_starting_is_said_with_what_to_do() {
+fn errors_at_the_start_of_a_component_have_a_hint() {
     let dir = TestDir::new("bad-kubeconfig");
     std::fs::write(dir.path("bad"), "apiVersion: v1\nkind: Config\nclusters: 7\n").unwrap();
     let (bad, gone) = (dir.path("bad"), dir.path("gone"));
-    for (arguments, code, said) in [
+    for (arguments, code, wanted) in [
         (vec!["scheduler", "--kubeconfig", &bad], 3, vec![bad.as_str(), "--kubeconfig FILE"]),
         (vec!["controllers", "--kubeconfig", &gone], 3, vec![gone.as_str(), "--kubeconfig FILE"]),
         (vec!["nodes", "--cluster", &gone], 2, vec![gone.as_str()]),
@@ -206,6 +207,6 @@ fn what_keeps_a_part_from_starting_is_said_with_what_to_do() {
         let output = super::phalanx(&arguments);
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
-        assert!(said.iter().all(|part| errors.contains(part)), "{arguments:?}: {errors}");
+        assert!(wanted.iter().all(|part| errors.contains(part)), "{arguments:?}: {errors}");
     }
 }

@@ -1,4 +1,4 @@
-//! What users read: every command, setting and feature stands in the guides, and the change log is kept.
+//! The documents for users: the guides have every command, setting and feature gate, and the change log is kept.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn guides() -> String {
 fn commands() -> Vec<String> {
     let help = text(&phalanx(&["--help"]).stdout);
     let (_, list) = help.split_once("Commands:\n").unwrap();
-    // What a command is for may go on in the next line, further in.
+    // Descriptions may continue on the next line, with more indentation.
     let lines = list.lines().take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
     let names = lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned));
     names.filter(|name| name != "help").collect()
@@ -29,7 +29,7 @@ fn commands() -> Vec<String> {
 // Shows: S000-72
 // Shows: S000-84
 #[test]
-fn the_guide_to_jobs_names_every_setting_label_annotation_condition_and_the_life_of_the_objects() {
+fn the_guide_to_jobs_has_every_setting_label_annotation_and_condition() {
     let guide = std::fs::read_to_string(root().join("docs/guides/jobs.md")).unwrap();
     for word in [
         "controllers.autoGang",
@@ -51,7 +51,7 @@ fn the_guide_to_jobs_names_every_setting_label_annotation_condition_and_the_life
         assert!(guide.contains(word), "docs/guides/jobs.md does not mention {word}");
     }
     for moment in ["the Job has no pod", "`parallelism` or `minCount` changes", "| suspend |", "on resume"] {
-        assert!(guide.contains(moment), "docs/guides/jobs.md does not say what holds: {moment}");
+        assert!(guide.contains(moment), "docs/guides/jobs.md does not cover: {moment}");
     }
 }
 
@@ -61,16 +61,16 @@ fn every_command_and_every_feature_is_documented_and_the_change_log_is_kept() {
     let (guides, commands) = (guides(), commands());
     assert!(commands.len() > 5, "{commands:?}");
     for command in commands {
-        assert!(guides.contains(&format!("phalanx {command}")), "`phalanx {command}` stands in no guide");
+        assert!(guides.contains(&format!("phalanx {command}")), "no guide has `phalanx {command}`");
     }
     for gate in api::gates::Gate::ALL {
-        assert!(guides.contains(gate.name()), "the feature gate {} stands in no guide", gate.name());
+        assert!(guides.contains(gate.name()), "no guide has the feature gate {}", gate.name());
     }
     let log = std::fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     let (_, unreleased) = log.split_once("## [Unreleased]\n").unwrap();
     assert!(
         unreleased.trim_start().starts_with("### ") && unreleased.contains("\n- "),
-        "CHANGELOG.md: nothing stands below Unreleased"
+        "CHANGELOG.md: no entry below Unreleased"
     );
 }
 

@@ -1,13 +1,13 @@
-//! The binary as its users call it: exit codes, what goes to which stream, bad input.
+//! The binary as its users run it: exit codes, streams, bad input.
 #![allow(clippy::unwrap_used)]
 
-mod commands; // what talks to a cluster
+mod commands; // commands that need a cluster
 mod up; // the server as a process
-mod components; // its parts as processes of their own
-mod documents; // what users read
-mod run; // work that does not end well
-mod pipes; // readers that go away
-mod log; // what goes to the log, and in which form
+mod components; // components as processes
+mod documents; // guides and change log
+mod run; // work that fails or never ends
+mod pipes; // closed pipes
+mod log; // format of the log, and secrets
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -40,12 +40,12 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_gang_that_cannot_fit_exits_1_and_says_what_is_missing_where() {
+fn a_gang_that_cannot_fit_exits_1_with_the_nearest_domain() {
     let output = phalanx(&["run", "examples/too-large.yaml"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     for part in ["64 of 72", "topology.kubernetes.io/rack=rack-", "nvidia.com/gpu", "8 more needed"] {
-        assert!(said.contains(part), "no {part:?} in: {said}");
+        assert!(stderr.contains(part), "no {part:?} in: {stderr}");
     }
     assert!(text(&output.stdout).contains("not placed"));
 }
@@ -110,7 +110,7 @@ metadata: {name: third}
     let output = run_text(manifest);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     for part in [
         "-:6: job/first: spec.paralelism: unknown field",
         "-:7: job/first: spec.completions: expected integer",
@@ -120,7 +120,7 @@ metadata: {name: third}
         "-:22: job/second: spec.template.spec.restartPolicy: Required value",
         "-:25: deployment/third: kind Deployment of apps/v1 is not served",
     ] {
-        assert!(said.contains(part), "no {part:?} in:\n{said}");
+        assert!(stderr.contains(part), "no {part:?} in:\n{stderr}");
     }
 }
 
@@ -148,19 +148,19 @@ spec:
       containers: [{name: a, image: b}]
 ";
     let output = run_text(manifest);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     for part in [
         "-:8: job/a: metadata.labels: Invalid value: \"not a key\"",
         "-:14: job/a: spec.template.labels: Invalid value: \"not a value\"",
         "-:19: job/a: spec.template.spec.nodeSelector: Invalid value: \"no key either\"",
     ] {
-        assert!(said.contains(part), "no {part:?} in:\n{said}");
+        assert!(stderr.contains(part), "no {part:?} in:\n{stderr}");
     }
 }
 
 #[test]
-fn input_that_is_no_manifest_is_refused_without_a_panic() {
+fn invalid_input_is_refused_without_a_panic() {
     let deep = format!("a: {}", "[".repeat(100_000));
     for (case, input) in [
         ("malformed", "kind: Job\nmetadata: [a\n"),
@@ -173,9 +173,9 @@ fn input_that_is_no_manifest_is_refused_without_a_panic() {
         ("metadata of the wrong type", "apiVersion: v1\nkind: Pod\nmetadata: 7\n"),
     ] {
         let output = run_text(input);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{case}: {said}");
-        assert!(said.starts_with("error: -:") && !said.contains("panicked"), "{case}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{case}: {stderr}");
+        assert!(stderr.starts_with("error: -:") && !stderr.contains("panicked"), "{case}: {stderr}");
     }
 }
 
@@ -187,7 +187,7 @@ fn bad_usage_exits_2() {
 }
 
 #[test]
-fn compile_prints_what_the_controller_would_make() {
+fn compile_prints_the_objects_of_the_controller() {
     let output = phalanx(&["compile", "-f", "examples/training.yaml"]);
     assert_eq!(output.status.code(), Some(0));
     let printed = text(&output.stdout);

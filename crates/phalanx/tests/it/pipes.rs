@@ -1,4 +1,4 @@
-//! Readers that go away: no panic, whatever the command writes to whichever stream.
+//! Closed pipes: no command panics when its reader is gone.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ fn command(line: &str) -> Command {
 }
 
 #[test]
-fn a_closed_pipe_is_no_panic() {
+fn a_closed_pipe_does_not_cause_a_panic() {
     for (line, code) in [
         ("help", 0),
         ("--version", 0),
@@ -29,10 +29,10 @@ fn a_closed_pipe_is_no_panic() {
         let mut child = command(line).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        let said = text(&output.stderr);
-        assert!(!said.contains("panicked"), "{line}: {said}");
-        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
-        // What it would say about a panic could not be read either, but its exit code would be 101.
+        let stderr = text(&output.stderr);
+        assert!(!stderr.contains("panicked"), "{line}: {stderr}");
+        assert_eq!(output.status.code(), Some(code), "{line}: {stderr}");
+        // The message of a panic could not be read either, but the exit code would be 101.
         let mut child = command(line).spawn().unwrap();
         drop((child.stdout.take(), child.stderr.take()));
         assert_eq!(child.wait().unwrap().code(), Some(code), "{line}, both streams closed");
@@ -45,14 +45,14 @@ fn a_result_that_cannot_be_written_is_a_failure() {
     let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     for line in ["config", "completion bash", "compile -f examples/training.yaml", "run examples/plain-job.yaml"] {
         let output = command(line).stdout(full()).output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
-        assert!(said.contains("error: cannot write the result"), "{line}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{line}: {stderr}");
+        assert!(stderr.contains("error: cannot write the result"), "{line}: {stderr}");
     }
 }
 
 #[test]
-fn the_version_is_asked_for_in_either_way() {
+fn both_version_commands_work() {
     let version = text(&phalanx(&["version"]).stdout);
     assert!(version.starts_with("phalanx 0.") && version.ends_with("(Kubernetes API 1.37)\n"), "{version}");
     for flag in ["--version", "-V"] {

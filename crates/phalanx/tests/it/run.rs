@@ -1,9 +1,9 @@
-//! `phalanx run` with work that does not end well, or not by itself.
+//! `phalanx run` with work that fails or never ends.
 
 use crate::up::TestDir;
 use crate::{phalanx, run_text, text, text_to};
 
-/// A Job of three pods; `job` goes into its spec, `metadata` and `pod` into that of its pods.
+/// A Job of three pods; `job` is added to its spec, `metadata` and `pod` to its pod template.
 fn job(name: &str, job: &str, metadata: &str, pod: &str) -> String {
     format!(
         "
@@ -22,7 +22,7 @@ spec:
 }
 
 #[test]
-fn work_that_can_never_end_is_named_at_once() {
+fn work_that_can_never_end_is_reported_at_once() {
     let group = "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n\
                  spec: {schedulingPolicy: {gang: {minCount: 4}}}\n";
     let in_group = job("few", "", "", "schedulingGroup: {podGroupName: g},");
@@ -87,38 +87,38 @@ fn work_that_can_never_end_is_named_at_once() {
         ),
     ] {
         let output = run_text(&manifest);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{case}: {said}");
-        assert!(said.contains(want) && !said.contains("time ran out"), "{case}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{case}: {stderr}");
+        assert!(stderr.contains(want) && !stderr.contains("time ran out"), "{case}: {stderr}");
         assert!(text(&output.stdout).contains(" blocked "), "{case}: {}", text(&output.stdout));
     }
 }
 
 #[test]
-fn a_workload_ref_to_nowhere_is_named_at_once() {
+fn a_workload_ref_to_a_missing_workload_is_reported_at_once() {
     let arguments = &["run", "-", "--feature-gates", "JobWorkloadRef=true"];
     let output = text_to(arguments, &job("a", "workloadRef: {name: missing}", "", ""));
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let want = "job/a: cannot finish: spec.workloadRef names Workload missing, which does not exist";
-    assert!(said.contains(want) && !said.contains("time ran out"), "{said}");
+    assert!(stderr.contains(want) && !stderr.contains("time ran out"), "{stderr}");
 }
 
-/// The Job controller waits for a Workload with that uid, and `run` waited with it until its time-out.
+/// The Job controller waits for a Workload with that uid, and `run` waited until its timeout.
 #[test]
-fn a_workload_ref_with_another_uid_is_named_at_once() {
+fn a_workload_ref_with_another_uid_is_reported_at_once() {
     let workload = "apiVersion: scheduling.k8s.io/v1beta1\nkind: Workload\nmetadata: {name: w}\n\
                     spec: {podGroupTemplates: [{name: t, schedulingPolicy: {basic: {}}}]}\n---";
     let manifest = format!("{workload}{}", job("a", "workloadRef: {name: w, uid: other}", "", ""));
     let output = text_to(&["run", "-", "--feature-gates", "JobWorkloadRef=true"], &manifest);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let want = "job/a: cannot finish: spec.workloadRef names Workload w with uid other, but its uid is ";
-    assert!(said.contains(want) && !said.contains("time ran out"), "{said}");
+    assert!(stderr.contains(want) && !stderr.contains("time ran out"), "{stderr}");
 }
 
 #[test]
-fn a_pod_that_never_ends_is_shown_where_it_runs_and_not_waited_for() {
+fn a_pod_that_never_ends_is_shown_on_its_node_and_not_waited_for() {
     let pod = |name: &str, gpus: u32| {
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: a, image: b, resources: \
@@ -127,24 +127,27 @@ fn a_pod_that_never_ends_is_shown_where_it_runs_and_not_waited_for() {
     };
     let manifest = format!("{}---\n{}---\n{}", pod("server", 8), pod("waits", 8), job("fine", "", "", ""));
     let output = text_to(&["run", "-", "--nodes", "1"], &manifest);
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(told.contains("pod/server  -       running  rack-0  node-0"), "{told}");
-    assert!(said.contains("pod/server: cannot finish: restartPolicy Always: it never ends by itself"), "{said}");
-    assert!(said.contains("pod/waits: cannot be placed") && said.contains("1 done, 1 running, 1 waiting"), "{said}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stdout.contains("pod/server  -       running  rack-0  node-0"), "{stdout}");
+    assert!(stderr.contains("pod/server: cannot finish: restartPolicy Always: it never ends by itself"), "{stderr}");
+    assert!(
+        stderr.contains("pod/waits: cannot be placed") && stderr.contains("1 done, 1 running, 1 waiting"),
+        "{stderr}"
+    );
 }
 
 #[test]
 fn a_warning_of_the_server_is_printed_once_with_its_line() {
     let output = run_text(&job("a", "workloadRef: {name: missing}", "", ""));
-    let said = text(&output.stderr);
-    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning: ")).collect();
-    let [warning] = warnings[..] else { panic!("{said}") };
-    assert!(warning.starts_with("warning: -:8: job/a: spec.workloadRef: "), "{said}");
+    let stderr = text(&output.stderr);
+    let warnings: Vec<&str> = stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let [warning] = warnings[..] else { panic!("{stderr}") };
+    assert!(warning.starts_with("warning: -:8: job/a: spec.workloadRef: "), "{stderr}");
 }
 
 #[test]
-fn other_work_is_done_before_a_run_ends_for_what_is_blocked() {
+fn other_work_finishes_before_a_run_ends_because_of_blocked_work() {
     let manifest = job("blocked", "", "", "schedulerName: other,") + "---" + &job("fine", "", "", "");
     let output = run_text(&manifest);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -154,8 +157,8 @@ fn other_work_is_done_before_a_run_ends_for_what_is_blocked() {
 #[test]
 fn a_warning_of_many_pods_is_printed_once() {
     let output = run_text(&job("a", "", "annotations: {phalanx.dev/exit-code: many}", ""));
-    let said = text(&output.stderr);
-    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let stderr = text(&output.stderr);
+    let warnings: Vec<&str> = stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
     assert_eq!(
         warnings,
         ["warning: job/a: InvalidAnnotation: annotation phalanx.dev/exit-code: \"many\" is not a number from 0 to 255"]
@@ -165,25 +168,25 @@ fn a_warning_of_many_pods_is_printed_once() {
 #[test]
 fn a_run_without_problems_prints_no_warning() {
     let output = phalanx(&["run", "examples/competing-gangs.yaml"]);
-    let said = text(&output.stderr);
-    assert!(output.status.success() && !said.contains("warning: "), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(output.status.success() && !stderr.contains("warning: "), "{stderr}");
 }
 
 #[test]
-fn remedies_are_told_whatever_else_ran() {
+fn remedies_are_reported_when_other_work_ran() {
     let output = phalanx(&["run", "examples/too-large.yaml", "examples/plain-job.yaml"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert!(said.contains("job/too-large: cannot be placed") && said.contains("lower minCount to 64"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("job/too-large: cannot be placed") && stderr.contains("lower minCount to 64"), "{stderr}");
 }
 
 #[test]
-fn suspended_work_exits_1_and_says_how_to_resume() {
+fn suspended_work_exits_1_with_a_hint() {
     let output = run_text(&(job("s", "suspend: true", "", "") + "---" + &job("fine", "", "", "")));
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("job/s: suspended: spec.suspend is true, so no pods run; set it to false"), "{said}");
-    assert!(said.contains("1 done, 1 suspended"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("job/s: suspended: spec.suspend is true, so no pods run; set it to false"), "{stderr}");
+    assert!(stderr.contains("1 done, 1 suspended"), "{stderr}");
 }
 
 #[test]
@@ -196,19 +199,19 @@ fn a_cron_job_is_shown_with_its_next_time_and_not_waited_for() {
         )
     };
     let output = run_text(&cron(false));
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        told.contains("cronjob/c  -       scheduled ") && told.contains("-01-01 03:00:00 CET (0 3 1 1 *)"),
-        "{told}"
+        stdout.contains("cronjob/c  -       scheduled ") && stdout.contains("-01-01 03:00:00 CET (0 3 1 1 *)"),
+        "{stdout}"
     );
-    assert!(said.contains("`run` does not wait for schedules") && said.contains("error: nothing ran"), "{said}");
+    assert!(stderr.contains("`run` does not wait for schedules") && stderr.contains("error: nothing ran"), "{stderr}");
     let output = run_text(&format!("{}---{}", cron(false), job("fine", "", "", "")));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = run_text(&cron(true));
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("cronjob/c: suspended: spec.suspend is true, so no Jobs are created"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("cronjob/c: suspended: spec.suspend is true, so no Jobs are created"), "{stderr}");
 }
 
 #[test]
@@ -219,40 +222,40 @@ fn manifests_without_work_print_no_empty_table() {
 }
 
 #[test]
-fn a_group_that_only_pods_of_a_job_name_is_no_work_of_its_own() {
+fn a_group_of_pods_of_a_job_is_not_separate_work() {
     let group = "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n\
                  spec: {schedulingPolicy: {gang: {minCount: 3}}}\n---";
     let output = run_text(&(group.to_owned() + &job("a", "", "", "schedulingGroup: {podGroupName: g},")));
-    let told = text(&output.stdout);
-    assert!(output.status.success() && told.contains("gang 3") && !told.contains("podgroup/g"), "{told}");
+    let stdout = text(&output.stdout);
+    assert!(output.status.success() && stdout.contains("gang 3") && !stdout.contains("podgroup/g"), "{stdout}");
 }
 
 #[test]
-fn what_failed_says_how() {
+fn failed_work_is_reported_with_its_exit_code() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {phalanx.dev/exit-code: '7'}}\n\
                spec: {restartPolicy: Never, containers: [{name: a, image: b}]}\n";
     let output = run_text(pod);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("pod/p: failed: pod p: exit code 7"), "{}", text(&output.stderr));
     let output = run_text(&job("j", "backoffLimit: 0", "annotations: {phalanx.dev/exit-code: '9'}", ""));
-    let said = text(&output.stderr);
-    assert!(said.contains("job/j: failed: BackoffLimitExceeded: ") && said.contains(": exit code 9)"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("job/j: failed: BackoffLimitExceeded: ") && stderr.contains(": exit code 9)"), "{stderr}");
 }
 
-/// A gang whose pods demand something that the scheduler does not look at ran into the time-out.
+/// A gang whose pods have a constraint that the scheduler does not support ran into the timeout.
 #[test]
-fn a_gang_that_no_change_of_the_cluster_helps_is_not_waited_for() {
+fn a_gang_with_unsupported_constraints_is_not_waited_for() {
     let demand = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}],";
     let output = run_text(&job("a", "scheduling: {schedulingPolicy: {gang: {}}}", "", demand));
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let want = "this scheduler does not support topologySpreadConstraints";
-    assert!(said.contains(want) && !said.contains("time ran out"), "{said}");
+    assert!(stderr.contains(want) && !stderr.contains("time ran out"), "{stderr}");
 }
 
-/// The refusal advises `scheduler.unsupportedTerms`, which could not be given to `run`.
+/// The refusal names `scheduler.unsupportedTerms`, which could not be set for `run`.
 #[test]
-fn settings_of_a_file_are_taken_and_options_win_over_them() {
+fn settings_of_a_file_apply_and_options_take_precedence() {
     let demand = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}],";
     let manifest = job("a", "scheduling: {schedulingPolicy: {gang: {}}}", "", demand)
         .replace("image: b", "image: b, resources: {limits: {nvidia.com/gpu: 8}}");
@@ -261,15 +264,18 @@ fn settings_of_a_file_are_taken_and_options_win_over_them() {
     let dir = TestDir::new("run-settings");
     let file = configuration(&dir, settings);
     let output = text_to(&["run", "-", "--config", &file], &manifest);
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("spec.scheduling: dropped by the server"), "{said}");
-    assert!(told.contains(" node-0 ") && !told.contains(" node-1 ") && !told.contains("gang"), "{told}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("spec.scheduling: dropped by the server"), "{stderr}");
+    assert!(stdout.contains(" node-0 ") && !stdout.contains(" node-1 ") && !stdout.contains("gang"), "{stdout}");
     let options = ["--nodes", "3", "--feature-gates", "WorkloadWithJob=true"];
     let output = text_to(&[&["run", "-", "--config", &file], &options[..]].concat(), &manifest);
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(told.contains("gang 3") && told.contains(" node-2 ") && !said.contains("dropped"), "{told}{said}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(
+        stdout.contains("gang 3") && stdout.contains(" node-2 ") && !stderr.contains("dropped"),
+        "{stdout}{stderr}"
+    );
 }
 
 #[test]
@@ -305,55 +311,58 @@ fn a_bad_configuration_file_exits_2_with_every_problem_and_runs_nothing() {
         ("examples/training.yaml", ["apiVersion: must be phalanx.dev/v1alpha1", "kind: must be Configuration"]),
     ] {
         let output = phalanx(&["run", "examples/training.yaml", "--config", file]);
-        let said = text(&output.stderr);
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{file}: {said}");
-        assert!(wants.iter().all(|want| said.contains(want)), "{file}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{file}: {stderr}");
+        assert!(wants.iter().all(|want| stderr.contains(want)), "{file}: {stderr}");
     }
 }
 
-/// Puts a file of kind Configuration with `settings` into `dir`, and says where it is.
+/// Writes a file of kind Configuration with `settings` to `dir`, and returns its path.
 fn configuration(dir: &TestDir, settings: &str) -> String {
     let file = dir.path("settings.yaml");
     std::fs::write(&file, format!("apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n{settings}")).unwrap();
     file
 }
 
-/// With the gate off the Job ran as if it had not asked for a gang, and no line said so.
+/// With the gate off the Job ran without its gang, and no message reported it.
 #[test]
-fn fields_that_a_gate_drops_are_named_once_with_their_line() {
+fn fields_dropped_because_of_a_gate_are_reported_once_with_their_line() {
     let manifest = job("a", "scheduling: {schedulingPolicy: {gang: {}}}", "", "");
     let output = text_to(&["run", "-", "--feature-gates", "WorkloadWithJob=false"], &manifest);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let warnings: Vec<&str> = stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
     let want = "warning: -:8: job/a: spec.scheduling: dropped by the server, so it has no effect: the feature gates \
                 WorkloadWithJob and GenericWorkload must be on there";
-    assert_eq!(warnings, [want], "{said}");
+    assert_eq!(warnings, [want], "{stderr}");
 }
 
 #[test]
-fn a_disruption_budget_is_no_work_and_is_taken() {
+fn a_disruption_budget_is_accepted_and_is_not_work() {
     let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b}\nspec: {minAvailable: 1, selector: \
                   {matchLabels: {a: b}}}\n---\n";
     let output = run_text(&format!("{budget}{}", job("fine", "", "", "")));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
-/// Such a Job is deleted, pods first, before `run` looks again: it was missing from the table, and its failure exited 0.
+/// Such a Job is deleted, pods first, before the next survey. It was missing from the table, and its failure exited 0.
 #[test]
-fn a_job_that_is_deleted_as_soon_as_it_ends_counts_with_its_end() {
+fn a_job_that_is_deleted_when_it_ends_is_counted() {
     let fine = job("fine", "ttlSecondsAfterFinished: 0", "", "");
     let output = run_text(&fine);
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(told.contains("job/fine") && told.contains(" done ") && told.contains(" node-0 "), "{told}");
-    assert!(said.contains("1 done in"), "{said}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stdout.contains("job/fine") && stdout.contains(" done ") && stdout.contains(" node-0 "), "{stdout}");
+    assert!(stderr.contains("1 done in"), "{stderr}");
     let exits = "annotations: {phalanx.dev/exit-code: '1'}";
     let bad = job("bad", "backoffLimit: 0\n  ttlSecondsAfterFinished: 0", exits, "");
     let output = text_to(&["run", "-", "-o", "json"], &format!("{bad}---{}", job("slow", "", "", "")));
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("job/bad: failed: BackoffLimitExceeded: ") && said.contains("1 done, 1 failed"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("job/bad: failed: BackoffLimitExceeded: ") && stderr.contains("1 done, 1 failed"),
+        "{stderr}"
+    );
     let report: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     let states = [0, 1].map(|index| [&report["work"][index]["name"], &report["work"][index]["state"]]);
     assert_eq!(

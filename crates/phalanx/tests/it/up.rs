@@ -1,4 +1,4 @@
-//! `phalanx up` as its users run it: over TLS, across restarts, and against clients that mean no good.
+//! `phalanx up` as its users run it: over TLS, across restarts, and with hostile clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-/// Long enough for a busy machine, short enough for a defect to show.
+/// Long enough for a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 pub struct TestDir(PathBuf);
 
 impl TestDir {
@@ -36,7 +36,7 @@ impl Drop for TestDir {
     }
 }
 
-/// A running `phalanx up`, killed when the test forgets it.
+/// A running `phalanx up`, killed when it is dropped.
 pub struct UpProcess {
     child: Child,
     pub address: String,
@@ -60,9 +60,9 @@ impl UpProcess {
         let words: Vec<&str> = line.trim_end().splitn(3, ' ').collect();
         let ["ready", url, kubeconfig] = words[..] else {
             child.kill().unwrap();
-            let mut said = String::new();
-            child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said).unwrap());
-            panic!("no ready line but {line:?}: {said}");
+            let mut stderr = String::new();
+            child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut stderr).unwrap());
+            panic!("no ready line but {line:?}: {stderr}");
         };
         UpProcess {
             address: url.strip_prefix("https://").unwrap().to_owned(),
@@ -88,7 +88,7 @@ impl UpProcess {
         client(self.kubeconfig()).await
     }
 
-    /// A client without the certificate, with this token where there is one.
+    /// A client without the certificate, with an optional token.
     pub async fn client_with_token(&self, token: Option<&str>) -> Client {
         let mut kubeconfig = self.kubeconfig();
         let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
@@ -155,7 +155,7 @@ fn code(answer: Result<Value, kube::Error>) -> u16 {
     match answer {
         Ok(_) => 200,
         Err(kube::Error::Api(status)) => status.code,
-        Err(other) => panic!("no answer: {other}"),
+        Err(other) => panic!("no response: {other}"),
     }
 }
 
@@ -189,7 +189,7 @@ pub async fn eventually(client: &Client, path: &str, holds: impl Fn(&Value) -> b
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_after_a_restart() {
+async fn objects_survive_a_restart() {
     let dir = TestDir::new("restart");
     let audit = dir.path("audit");
     let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--nodes", "2", "--audit-log", &audit]);
@@ -213,10 +213,10 @@ async fn what_was_written_is_there_after_a_restart() {
         (&posted["user"], &posted["verb"], &posted["code"]),
         (&json!("kubernetes-admin"), &json!("create"), &json!(201))
     );
-    assert!(entries.iter().any(|entry| entry["user"] == "system:kube-scheduler"), "parts are users too");
+    assert!(entries.iter().any(|entry| entry["user"] == "system:kube-scheduler"), "components are users too");
     assert!(entries.iter().all(|entry| entry["verb"] != "get" && entry["verb"] != "watch"));
 
-    // Without --nodes this time: a cluster that has nodes gets no others.
+    // Without --nodes: a cluster that has nodes gets no new ones.
     let up = UpProcess::start(&["--data-dir", &dir.path("data")]);
     let client = up.client().await;
     let again = get(&client, &path).await.unwrap();
@@ -231,7 +231,7 @@ async fn what_was_written_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn only_known_clients_are_served_and_the_rest_learn_nothing() {
+async fn clients_without_credentials_get_401() {
     let dir = TestDir::new("clients");
     let up = UpProcess::start_in(&dir);
     let token = std::fs::read_to_string(dir.0.join("data/pki/token")).unwrap();
@@ -251,12 +251,12 @@ async fn only_known_clients_are_served_and_the_rest_learn_nothing() {
 }
 
 #[tokio::test]
-async fn health_and_metrics_tell_what_goes_on() {
+async fn health_and_metrics_are_served() {
     let dir = TestDir::new("metrics");
     let up = UpProcess::start_in(&dir);
     let client = up.client().await;
     let verbose = text(&client, "/readyz?verbose").await.unwrap();
-    // A look at binds, made every half second, adds its own line.
+    // The check of binds, every half second, adds a line.
     assert!(verbose.starts_with("[+]ping ok\n[+]caches ok\n[+]parts ok\n"), "{verbose}");
     assert!(verbose.ends_with("readyz check passed\n") && !verbose.contains("[-]"), "{verbose}");
     let _ = get(&client, "/api/v1/nodes/nobody").await;
@@ -280,7 +280,7 @@ async fn a_hostile_client_does_not_affect_others() {
     let dir = TestDir::new("garbage");
     let up = UpProcess::start_in(&dir);
     let client = up.client().await;
-    // Kept open: held connections must not keep others out.
+    // They stay open: idle connections must not block other clients.
     let mut held = Vec::new();
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"\x16\x03\x01\xff\xff", b""] {
         let mut stream = TcpStream::connect(&up.address).unwrap();
@@ -320,15 +320,15 @@ async fn a_watch_ends_cleanly_when_the_server_stops() {
 }
 
 #[test]
-fn what_is_in_the_way_is_said_with_exit_3() {
+fn obstacles_to_a_start_are_reported_with_exit_3() {
     let dir = TestDir::new("way");
     let up = UpProcess::start_in(&dir);
     let refused = |arguments: &[&str], parts: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_phalanx")).arg("up").args(arguments).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {stderr}");
         assert!(output.stdout.is_empty());
-        assert!(parts.iter().all(|part| said.contains(part)), "{arguments:?}: {said}");
+        assert!(parts.iter().all(|part| stderr.contains(part)), "{arguments:?}: {stderr}");
     };
     let data = dir.path("data");
     refused(&["--data-dir", &data, "--listen", "127.0.0.1:0"], &["in use", "--data-dir"]);
@@ -336,7 +336,7 @@ fn what_is_in_the_way_is_said_with_exit_3() {
     std::fs::write(dir.0.join("file"), "").unwrap();
     refused(&["--data-dir", &dir.path("file/data"), "--listen", "127.0.0.1:0"], &["file/data", "--data-dir"]);
     assert_eq!(up.stop(), Some(0));
-    // A damaged directory is refused by both, and left as it is.
+    // Both commands refuse a damaged directory and do not change it.
     let file = dir.0.join("data/objects.redb");
     std::fs::write(&file, vec![7; 8192]).unwrap();
     refused(&["--data-dir", &data, "--listen", "127.0.0.1:0"], &["objects.redb", "damaged"]);
@@ -351,11 +351,11 @@ fn a_directory_that_others_can_write_is_refused_with_exit_3() {
     let dir = TestDir::new("exposed");
     let data = dir.path("data");
     assert_eq!(UpProcess::start_in(&dir).stop(), Some(0));
-    let refused = |what: &str, advice: &str| {
+    let refused = |what: &str, hint: &str| {
         let output = command(&["--data-dir", &data]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(3), "{said}");
-        assert!(said.contains(what) && said.contains(advice), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains(what) && stderr.contains(hint), "{stderr}");
     };
     let chmod = |name: &str, mode| std::fs::set_permissions(dir.0.join(name), PermissionsExt::from_mode(mode)).unwrap();
     chmod("data", 0o777);
@@ -366,7 +366,7 @@ fn a_directory_that_others_can_write_is_refused_with_exit_3() {
     chmod("data/pki/token", 0o600);
     std::fs::remove_file(dir.0.join("data/lock")).unwrap();
     std::os::unix::fs::symlink(dir.0.join("victim"), dir.0.join("data/lock")).unwrap();
-    refused("lock: it is a link", "look at what it is and remove it");
+    refused("lock: it is a link", "check what it is and remove it");
     assert!(!dir.0.join("victim").exists());
 }
 
@@ -380,47 +380,47 @@ async fn a_start_after_one_with_the_clock_ahead_serves_and_names_the_cause() {
     let mut up = UpProcess::start_in(&dir);
     assert_eq!(code(get(&up.client().await, "/api/v1/nodes").await), 200);
     assert_eq!(terminate(&mut up.child), Some(0));
-    let mut said = String::new();
-    up.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("the clock was ahead when it was made"), "{said}");
-    assert!(said.lines().count() < 10, "{said}");
+    let mut stderr = String::new();
+    up.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("the clock was ahead when it was made"), "{stderr}");
+    assert!(stderr.lines().count() < 10, "{stderr}");
 }
 
-/// Starts, stops in good order, and returns what was said on standard error.
+/// Starts and stops the server; returns its standard error.
 fn stderr_of(arguments: &[&str]) -> String {
     let mut up = UpProcess::start(arguments);
     assert_eq!(terminate(&mut up.child), Some(0));
-    let mut said = String::new();
-    up.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    said
+    let mut stderr = String::new();
+    up.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    stderr
 }
 
 #[test]
-fn an_address_beyond_this_machine_and_other_nodes_than_before_are_pointed_out() {
+fn a_public_address_and_different_nodes_cause_warnings() {
     let dir = TestDir::new("pointed-out");
     let data = dir.path("data");
-    let said = stderr_of(&["--data-dir", &data, "--nodes", "6"]);
-    assert!(!said.contains("warning"), "{said}");
-    let said = stderr_of(&["--data-dir", &data, "--nodes", "2", "--listen", "0.0.0.0:0"]);
+    let stderr = stderr_of(&["--data-dir", &data, "--nodes", "6"]);
+    assert!(!stderr.contains("warning"), "{stderr}");
+    let stderr = stderr_of(&["--data-dir", &data, "--nodes", "2", "--listen", "0.0.0.0:0"]);
     for part in [
         "can be reached from other machines",
         "data/kubeconfig",
         "data/pki/token",
-        "has 6 nodes and 2 are asked for; node-2, node-3, node-4 and 1 more stay",
+        "has 6 nodes, the configuration 2; node-2, node-3, node-4 and 1 more stay",
     ] {
-        assert!(said.contains(part), "no {part:?} in {said}");
+        assert!(stderr.contains(part), "no {part:?} in {stderr}");
     }
     let cluster = dir.path("cluster.yaml");
     let text = "apiVersion: phalanx.dev/v1alpha1\nkind: Cluster\nnodes:\n- {count: 6, capacity: {cpu: 1}}\n";
     std::fs::write(&cluster, text).unwrap();
-    let said = stderr_of(&["--data-dir", &data, "--cluster", &cluster]);
-    assert!(said.contains("node-0, node-1, node-2 and 3 more differ in capacity"), "{said}");
-    let said = stderr_of(&["--data-dir", &data]);
-    assert!(!said.contains("warning"), "without an option nothing is asked for: {said}");
+    let stderr = stderr_of(&["--data-dir", &data, "--cluster", &cluster]);
+    assert!(stderr.contains("node-0, node-1, node-2 and 3 more differ in capacity"), "{stderr}");
+    let stderr = stderr_of(&["--data-dir", &data]);
+    assert!(!stderr.contains("warning"), "{stderr}");
 }
 
 #[test]
-fn a_kubeconfig_that_says_the_same_is_not_written_again() {
+fn an_equal_kubeconfig_is_not_written_again() {
     use std::os::unix::fs::MetadataExt;
     let dir = TestDir::new("kubeconfig");
     let up = UpProcess::start_in(&dir);
@@ -443,7 +443,7 @@ async fn a_rollback_after_a_kill_is_refused_with_exit_3() {
     assert_eq!(check().status.code(), Some(0), "a kill alone loses nothing");
     let file = dir.0.join("data/objects.redb");
     let whole = std::fs::read(&file).unwrap();
-    // One bit in the checksum of either commit slot: the database then goes back to the other one.
+    // One flipped bit in the checksum of either commit slot: the database falls back to the other slot.
     let is_newer = |at: usize| {
         let mut flipped = whole.clone();
         flipped[at] ^= 1;
@@ -455,10 +455,10 @@ async fn a_rollback_after_a_kill_is_refused_with_exit_3() {
     assert!(is_newer(newer));
     let started = command(&["--data-dir", &data]).output().unwrap();
     for refused in [started, check()] {
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(3), "{said}");
-        assert!(said.contains("objects.redb has lost writes: it ends at revision"), "{said}");
-        assert!(said.contains("put a copy of the directory in its place"), "{said}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains("objects.redb has lost writes: it ends at revision"), "{stderr}");
+        assert!(stderr.contains("restore the directory from a backup"), "{stderr}");
     }
     std::fs::write(&file, &whole).unwrap();
     assert_eq!(UpProcess::start(&["--data-dir", &data]).stop(), Some(0), "nothing was changed");
@@ -488,14 +488,14 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
         (&["--in-memory", "--data-dir", "x"], "cannot be used with"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_phalanx")).arg("up").args(arguments).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(part), "{arguments:?}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(part), "{arguments:?}: {stderr}");
     }
 }
 
 #[tokio::test]
-async fn in_memory_keeps_nothing_and_parts_can_be_left_out() {
+async fn in_memory_stores_nothing_and_components_can_be_omitted() {
     let dir = TestDir::new("memory");
     let config = dir.path("config.yaml");
     std::fs::write(&config, super::phalanx(&["config"]).stdout).unwrap();
