@@ -98,7 +98,7 @@ pub enum UpError {
     },
 }
 
-/// A running process that serves others. To be ended by [`Up::stop`].
+/// A running server process. End it with [`ServerProcess::stop`].
 pub struct ServerProcess {
     plane: ControlPlane,
     edge: EdgeThread,

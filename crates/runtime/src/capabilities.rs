@@ -79,7 +79,7 @@ impl Capabilities {
         self.served_kinds.borrow().as_ref().is_some_and(|served| served.has(resource))
     }
 
-    /// Returns when the server has come to have other kinds than when this or [`Capabilities::known`] last returned.
+    /// Returns when the server serves other kinds than when this or [`Capabilities::wait_until_known`] last returned.
     pub async fn wait_for_change(&mut self) {
         if self.served_kinds.changed().await.is_err() {
             std::future::pending().await

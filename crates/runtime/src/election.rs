@@ -1,7 +1,7 @@
-//! Which of several alike processes does the work: the one whose name stands in a Lease.
+//! Leader election by a Lease: of several processes only the holder works.
 //!
-//! In: a client, the time that objects carry, tokio's clock.
-//! Out: a [`Standing`], and a [`Fence`] that lets writes through only while the lease is held.
+//! In: a client, the wall clock, tokio's clock.
+//! Out: a [`LeadershipState`], and a [`Fence`] that passes writes only while the Lease is held.
 //! Promises: a process stops writing, and gives up writes without an answer, before its lease ends by its own monotonic
 //! clock, also when it was not scheduled for a while; no process takes a lease over before it has seen it unchanged for
 //! the lease's whole duration.

@@ -86,7 +86,7 @@ const DISRUPTION_REASONS: [&str; 5] = [
     "DeletionByTaintManager",
 ];
 
-/// Whether the pod was disrupted for one of [`DISRUPTION_REASONS`].
+/// Whether the pod was disrupted for one of `DISRUPTION_REASONS`.
 pub fn is_disrupted(pod: &PodView) -> bool {
     let is_it = |held: &Condition| held.kind == "DisruptionTarget" && held.status == "True";
     pod.status.conditions.iter().any(|held| is_it(held) && DISRUPTION_REASONS.contains(&held.reason.as_str()))

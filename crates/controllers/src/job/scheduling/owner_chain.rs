@@ -4,7 +4,7 @@
 //! the annotations down. So a child looks for the Workload of each of its owners. The nearest that has one counts: there
 //! is one in a tree, and where somebody made several, the one of the parent is found without asking for anybody else.
 //!
-//! Owners may be of any kind, so no cache has them: what the server says of each comes in by [`Lineage::learn`].
+//! Owners may be of any kind, so no cache has them: what the server says of each comes in by [`OwnerChain::record_lookup`].
 
 use std::fmt;
 use std::time::Duration;
