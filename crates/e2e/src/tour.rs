@@ -3,13 +3,12 @@
 mod steps; // the commands and what they must say, as data
 mod output_check; // the ways to say what is expected
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use supervisor::{ScratchDir, UpConfig, UpProcess, wait_with_deadline};
+use supervisor::{ScratchDir, SupervisedProcess, UpConfig, UpProcess};
 
 use output_check::CommandOutput;
 
@@ -143,47 +142,37 @@ impl TourRunner {
     }
 
     fn run_command(&self, step: &TourStep, deadline: Instant) -> anyhow::Result<CommandOutput> {
-        let (out, err) = (self.home.join("stdout"), self.home.join("stderr"));
         let mut words = words(step.command);
         let arguments = words.split_off(words.iter().take_while(|word| is_assignment(word)).count());
-        let mut child = Command::new(&self.kubectl)
+        let mut command = Command::new(&self.kubectl);
+        command
             .args(arguments)
             .envs(words.iter().filter_map(|word| word.split_once('=')))
-            // Nothing of the caller's own clusters and caches takes part.
+            // Without the caller's own clusters and caches.
             .env("KUBECONFIG", &self.kubeconfig)
             .env("HOME", &self.home)
             .env("KUBECACHEDIR", self.home.join("cache"))
-            .current_dir(&self.manifests)
-            .stdin(Stdio::null())
-            .stdout(File::create(&out)?)
-            .stderr(File::create(&err)?)
-            .spawn()
-            .with_context(|| self.kubectl.display().to_string())?;
-        let read = |success| -> anyhow::Result<CommandOutput> {
-            Ok(CommandOutput {
-                success,
-                stdout: std::fs::read_to_string(&out)?,
-                stderr: std::fs::read_to_string(&err)?,
-            })
+            .current_dir(&self.manifests);
+        let mut process = SupervisedProcess::spawn("kubectl", command, &self.home)?;
+        let output = |process: &SupervisedProcess, success| -> anyhow::Result<CommandOutput> {
+            Ok(CommandOutput { success, stdout: process.stdout()?, stderr: process.stderr()? })
         };
         if step.when == CheckTime::Streaming {
-            while child.try_wait()?.is_none() && Instant::now() < deadline {
-                if output_check::difference(step.checks, &read(None)?).is_none() {
-                    child.kill()?;
-                    child.wait()?;
-                    return read(None);
+            while process.is_running()? && Instant::now() < deadline {
+                let so_far = output(&process, None)?;
+                if output_check::difference(step.checks, &so_far).is_none() {
+                    process.kill()?;
+                    return Ok(so_far);
                 }
                 std::thread::sleep(POLL);
             }
         }
-        let Some(status) = wait_with_deadline(&mut child, deadline)? else {
-            child.kill()?;
-            child.wait()?;
-            let mut said = read(Some(false))?;
-            said.stderr.push_str(&format!("(stopped after {} s)", TIMEOUT.as_secs()));
-            return Ok(said);
+        let Some(status) = process.wait(deadline)? else {
+            let mut stopped = output(&process, Some(false))?;
+            stopped.stderr.push_str(&format!("(stopped after {} s)", TIMEOUT.as_secs()));
+            return Ok(stopped);
         };
-        read(Some(status.success()))
+        output(&process, Some(status.success()))
     }
 }
 

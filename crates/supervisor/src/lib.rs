@@ -4,7 +4,9 @@
 //! Promises: no process outlives the one that started it, even where that one is killed.
 //! Never: shipped.
 
+mod process; // a supervised child process; read this first
 pub mod guard; // a program that ends with the process that started it
+mod client; // clients of the servers that are started here
 mod component; // `phalanx scheduler`, `controllers`, `nodes`
 mod folders; // the repository, the cache, scratch folders
 pub mod kubernetes; // the real Kubernetes: its programs built, and run as a control plane
@@ -12,9 +14,10 @@ mod up; // `phalanx up`
 
 use std::process::ExitCode;
 
-pub use component::{SpawnedComponent, resolve_program};
+pub use component::{resolve_program, start_component};
 pub use folders::{ScratchDir, cache_folder, repository_root};
-pub use up::{UpConfig, UpProcess, wait_with_deadline};
+pub use process::SupervisedProcess;
+pub use up::{UpConfig, UpProcess};
 
 /// The `main` of a program that starts processes: the program itself also serves as their guard.
 pub fn main(run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use supervisor::kubernetes::{self, ControlPlaneConfig, KubeControlPlane};
-use supervisor::{SpawnedComponent, UpConfig, UpProcess, resolve_program};
+use supervisor::{SupervisedProcess, UpConfig, UpProcess, resolve_program, start_component};
 
 use super::{Args, JobsSystem};
 
@@ -13,7 +13,7 @@ pub enum RunningSystem {
     /// The real server, and parts of ours beside it.
     OnKube {
         /// Dropped first: they talk to the server.
-        components: Vec<SpawnedComponent>,
+        components: Vec<SupervisedProcess>,
         control_plane: Box<KubeControlPlane>,
     },
 }
@@ -59,7 +59,7 @@ impl RunningSystem {
         let settings = settings(args)?;
         let start = |name: &'static str, options: &[&str]| {
             let options = [options, &settings.iter().map(String::as_str).collect::<Vec<_>>()].concat();
-            SpawnedComponent::start(&phalanx, name, &options, &kubeconfig, &folder)
+            start_component(&phalanx, name, &options, &kubeconfig, &folder)
         };
         // Nobody else wants to lead, here or there.
         let alone = ["--leader-elect=false"];
@@ -83,7 +83,7 @@ impl RunningSystem {
         match self {
             RunningSystem::Embedded(up) => up.pid(),
             RunningSystem::OnKube { components: parts, control_plane } => {
-                let ours = parts.iter().find(|part| part.name() == "controllers").map(SpawnedComponent::pid);
+                let ours = parts.iter().find(|part| part.name() == "controllers").map(SupervisedProcess::pid);
                 ours.or(control_plane.pid("kube-controller-manager")).expect("one of the two runs the Jobs")
             }
         }
@@ -93,7 +93,7 @@ impl RunningSystem {
     pub fn check_running(&mut self) -> anyhow::Result<()> {
         let RunningSystem::OnKube { components: parts, control_plane } = self else { return Ok(()) };
         control_plane.check_running()?;
-        parts.iter_mut().try_for_each(SpawnedComponent::check_running)
+        parts.iter_mut().try_for_each(SupervisedProcess::check_running)
     }
 
     /// What the parts said last.

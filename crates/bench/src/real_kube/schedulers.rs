@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use kube::Client;
 use runtime::request;
 use supervisor::kubernetes::{ControlPlaneConfig, KubeControlPlane, TOKEN};
-use supervisor::{SpawnedComponent, resolve_program};
+use supervisor::{SupervisedProcess, resolve_program, start_component};
 
 use super::{Args, SchedulingSystem};
 use crate::pod_life::peak_mb_of;
@@ -23,7 +23,7 @@ pub struct RunningScheduler {
     pid: u32,
     /// Where its health and metrics are.
     url: String,
-    _process: Option<SpawnedComponent>,
+    _process: Option<SupervisedProcess>,
 }
 
 impl RunningScheduler {
@@ -41,7 +41,7 @@ impl RunningScheduler {
         }
         let phalanx = resolve_program(&args.phalanx)?;
         let options = ["--leader-elect=false", "--metrics-listen", "127.0.0.1:0"];
-        let part = SpawnedComponent::start(&phalanx, "scheduler", &options, &real.kubeconfig(), &args.folder)?;
+        let part = start_component(&phalanx, "scheduler", &options, &real.kubeconfig(), &args.folder)?;
         let url = part.ready_line()?.split("metrics=").nth(1).context("the ready line names the metrics")?.to_owned();
         Ok(RunningScheduler { pid: part.pid(), url, _process: Some(part) })
     }

@@ -1,23 +1,22 @@
 //! A throw-away control plane of the real programs, on loopback, with the workload gates on.
 
-use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use ::kube::Client;
-use ::kube::config::{KubeConfigOptions, Kubeconfig};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use runtime::request;
 use serde_json::json;
 
 use super::build;
+use crate::client::client;
 use crate::guard::guarded;
-use crate::{ScratchDir, component};
+use crate::{ScratchDir, SupervisedProcess};
 
 /// How long a start may take, a busy machine included.
 const START_TIMEOUT_SECONDS: u64 = 120;
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
 /// What workload-aware scheduling needs; everything else is as a release ships it (facts/api.md section 10).
@@ -80,7 +79,7 @@ impl ControlPlaneConfig {
 /// A running control plane. Dropping it kills every program and removes everything they wrote.
 pub struct KubeControlPlane {
     /// In the order of their start.
-    programs: Vec<ProgramProcess>,
+    programs: Vec<SupervisedProcess>,
     folder: ScratchDir,
     address: String,
 }
@@ -88,7 +87,7 @@ pub struct KubeControlPlane {
 impl KubeControlPlane {
     /// Starts the programs, which must have been built, and returns once the API is ready and the nodes are made.
     ///
-    /// To be called on a thread that lives as long as the control plane, outside of any runtime.
+    /// To be called outside of any runtime.
     pub fn start(purpose: &str, plan: &ControlPlaneConfig) -> anyhow::Result<KubeControlPlane> {
         let (etcd, etcd_peer, api) = (free_port()?, free_port()?, free_port()?);
         let folder = ScratchDir::new(purpose)?;
@@ -117,13 +116,9 @@ impl KubeControlPlane {
         Ok(port)
     }
 
-    /// Ends the program of this name, if it runs.
+    /// Kills the program of this name if it runs.
     pub fn stop_program(&mut self, name: &str) {
-        for mut program in self.programs.extract_if(.., |program| program.name == name) {
-            // Both fail only when the process has already ended, which is what is wanted.
-            let _ = program.child.kill();
-            let _ = program.child.wait();
-        }
+        self.programs.retain(|program| program.name() != name);
     }
 
     /// `HOST:PORT` of the API.
@@ -138,35 +133,23 @@ impl KubeControlPlane {
 
     /// A new client, with a connection pool of its own, that does not retry by itself.
     pub async fn client(&self) -> anyhow::Result<Client> {
-        let file = Kubeconfig::read_from(self.kubeconfig())?;
-        let mut config = ::kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        config.default_retry = false;
-        config.connect_timeout = Some(Duration::from_secs(5));
-        config.read_timeout = Some(Duration::from_secs(60));
-        Ok(Client::try_from(config)?)
+        client(&self.kubeconfig(), READ_TIMEOUT).await
     }
 
     /// The process of the program of this name, if it was started.
     pub fn pid(&self, name: &str) -> Option<u32> {
-        self.programs.iter().find(|program| program.name == name).map(|program| program.child.id())
+        self.programs.iter().find(|program| program.name() == name).map(SupervisedProcess::pid)
     }
 
     /// An error when a program has ended, with its last words.
     pub fn check_running(&mut self) -> anyhow::Result<()> {
-        self.programs.iter_mut().try_for_each(ProgramProcess::check_running)
+        self.programs.iter_mut().try_for_each(SupervisedProcess::check_running)
     }
 
-    fn start_program(&mut self, name: &'static str, arguments: &[String]) -> anyhow::Result<()> {
-        let output = self.folder.path().join(format!("{name}.log"));
-        let file = File::create(&output).with_context(|| output.display().to_string())?;
-        let child = guarded(&build::folder()?.join(name))?
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .spawn()
-            .with_context(|| format!("starting {name}"))?;
-        self.programs.push(ProgramProcess { name, child, log: output });
+    fn start_program(&mut self, name: &str, arguments: &[String]) -> anyhow::Result<()> {
+        let mut command = guarded(&build::folder()?.join(name))?;
+        command.args(arguments);
+        self.programs.push(SupervisedProcess::spawn(name, command, self.folder.path())?);
         Ok(())
     }
 
@@ -193,27 +176,10 @@ impl KubeControlPlane {
 
 impl Drop for KubeControlPlane {
     fn drop(&mut self) {
-        // The last first, so that none sees another leave and has something to say about it.
-        while let Some(mut program) = self.programs.pop() {
-            // Both fail only when the process has already ended, which is what is wanted.
-            let _ = program.child.kill();
-            let _ = program.child.wait();
+        // In reverse order of their start, so that no program logs errors about one that it needs.
+        while let Some(program) = self.programs.pop() {
+            drop(program);
         }
-    }
-}
-
-struct ProgramProcess {
-    name: &'static str,
-    child: Child,
-    log: PathBuf,
-}
-
-impl ProgramProcess {
-    fn check_running(&mut self) -> anyhow::Result<()> {
-        let Some(status) = self.child.try_wait()? else {
-            return Ok(());
-        };
-        bail!("{} ended with {status}:\n{}", self.name, component::tail_of(&self.log))
     }
 }
 

@@ -1,26 +1,22 @@
-//! A component as a process.
+//! A component as its own process.
 
-use std::fs::File;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use controlplane::Component;
-use tokio::time::Instant;
+use supervisor::{ScratchDir, SupervisedProcess, guard};
 
 use super::kube_control_plane::Tenancy;
 
-/// The time limit of a start, on a busy machine and with a debug build.
+/// The limit for a start of a debug build on a busy machine.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(20);
-/// How much of its log a report includes.
-const MAX_LOG_LINES: usize = 15;
 
-/// A configuration with default settings.
+/// The default settings of a component.
 const DEFAULT_CONFIGURATION: &str = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n";
-/// A configuration with a shorter backoff, which tests read with [`super::TestCluster::pod_backoff`].
+/// Settings with shorter waits, which [`super::TestCluster::pod_backoff`] returns.
 const FAST_CONFIGURATION: &str = "\
 apiVersion: phalanx.dev/v1alpha1
 kind: Configuration
@@ -29,29 +25,27 @@ controllers:
   maxPodBackoff: 1m
 ";
 
-/// A running component. Dropping it kills the process.
+/// A running component. Dropping it kills the process and removes its files.
 pub struct ComponentProcess {
-    component: Component,
-    /// Locked, because `try_wait` needs a mutable reference.
-    child: Mutex<Child>,
-    /// Its standard output, standard error, kubeconfig and configuration.
-    files: [PathBuf; 4],
+    /// Locked, because polling a child changes what is known of it.
+    process: Mutex<SupervisedProcess>,
+    /// Its kubeconfig, its configuration and its output.
+    _folder: ScratchDir,
 }
 
 impl ComponentProcess {
-    /// Starts the component and returns when it reports that it is ready.
+    /// Starts the component and waits until it is ready.
     pub fn start(component: Component, nodes: u32, tenancy: Tenancy, kubeconfig: &str) -> ComponentProcess {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let stem = format!("phalanx-component-{}-{number}-{component:?}", std::process::id());
-        let files =
-            ["out", "err", "kubeconfig", "config"].map(|name| std::env::temp_dir().join(format!("{stem}.{name}")));
-        std::fs::write(&files[2], kubeconfig).expect("the kubeconfig can be written");
-        std::fs::write(&files[3], if tenancy == Tenancy::Shared { FAST_CONFIGURATION } else { DEFAULT_CONFIGURATION })
-            .expect("the configuration can be written");
-        let mut command = guarded_command();
+        let folder = ScratchDir::new(&format!("component-{number}")).expect("a folder for the component's files");
+        let [kubeconfig_file, settings_file] = ["kubeconfig", "config"].map(|name| folder.path().join(name));
+        std::fs::write(&kubeconfig_file, kubeconfig).expect("a file for the kubeconfig");
+        let settings = if tenancy == Tenancy::Shared { FAST_CONFIGURATION } else { DEFAULT_CONFIGURATION };
+        std::fs::write(&settings_file, settings).expect("a file for the settings");
+        let mut command = guard::guarded(Path::new(&phalanx())).expect("a guard for the process");
         match component {
-            // Without leader election: a restarted component must not wait until its own Lease expires.
+            // Without leader election: a restarted component must not wait for the end of its own Lease.
             Component::Scheduler => command.args(["scheduler", "--leader-elect=false"]),
             Component::Controllers => command.args(["controllers", "--leader-elect=false"]),
             Component::Nodes => command.args(["nodes", "--nodes", &nodes.to_string()]),
@@ -59,85 +53,25 @@ impl ComponentProcess {
         if (component, tenancy) == (Component::Controllers, Tenancy::Shared) {
             command.args(["--controllers", "job,cronjob,ttl,podgc,podgroup-protection"]);
         }
-        command.arg("--kubeconfig").arg(&files[2]).arg("--config").arg(&files[3]);
-        let [out, err] = [0, 1].map(|index| File::create(&files[index]).expect("the log files can be created"));
-        command.stdin(Stdio::null()).stdout(out).stderr(err);
-        let child = spawn(command).expect("phalanx can be started");
-        let process = ComponentProcess { component, child: Mutex::new(child), files };
-        process.wait_until_ready();
-        process
+        command.arg("--kubeconfig").arg(&kubeconfig_file).arg("--config").arg(&settings_file);
+        let name = format!("{component:?}");
+        let mut process = SupervisedProcess::spawn(&name, command, folder.path()).expect("phalanx can be started");
+        process.wait_until_ready(READY_TIMEOUT).unwrap_or_else(|error| panic!("{error:#}"));
+        ComponentProcess { process: Mutex::new(process), _folder: folder }
     }
 
-    fn wait_until_ready(&self) {
-        let deadline = Instant::now() + READY_TIMEOUT;
-        let is_ready = |output: String| output.starts_with("ready ") && output.ends_with('\n');
-        while !std::fs::read_to_string(&self.files[0]).is_ok_and(is_ready) {
-            if let Some(report) = self.exit_report() {
-                panic!("{report}");
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{:?} is not ready within {READY_TIMEOUT:?}:\n{}",
-                self.component,
-                self.log_tail()
-            );
-            std::thread::sleep(POLL);
-        }
-    }
-
-    /// Exit status and log if it has ended, which it never should.
+    /// The error of a component that has ended, which it never should.
     pub fn exit_report(&self) -> Option<String> {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = child.try_wait().expect("the status of a child can be read")?;
-        Some(format!("{:?} ended with {status}:\n{}", self.component, self.log_tail()))
-    }
-
-    /// The end of its log.
-    pub fn log_tail(&self) -> String {
-        let text = std::fs::read_to_string(&self.files[1]).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(MAX_LOG_LINES)..].join("\n")
+        self.process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .check_running()
+            .err()
+            .map(|error| format!("{error:#}"))
     }
 }
 
-/// Spawns a process from a thread that lives as long as this process. The guard kills the process when the thread that
-/// spawned it ends, and the thread of a test ends before other tests that share the component.
-fn spawn(command: Command) -> std::io::Result<Child> {
-    type SpawnRequest = (Command, mpsc::Sender<std::io::Result<Child>>);
-    static SPAWNER: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
-    let spawner = SPAWNER.get_or_init(|| {
-        let (sender, requests) = mpsc::channel::<SpawnRequest>();
-        std::thread::spawn(move || {
-            for (mut command, reply) in requests {
-                // The requester waits for the reply.
-                let _ = reply.send(command.spawn());
-            }
-        });
-        sender
-    });
-    let (reply, result) = mpsc::channel();
-    spawner.send((command, reply)).expect("the spawner never ends");
-    result.recv().expect("the spawner replies")
-}
-
-/// `phalanx` under a guard that kills it when this process ends, even if this process is killed.
-fn guarded_command() -> Command {
-    let variable = |name: &str| {
-        std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: `cargo xtask kube test` does that"))
-    };
-    let mut command = Command::new(variable("PHALANX_GUARD"));
-    command.args(["guard-child", &std::process::id().to_string()]).arg(variable("PHALANX_BIN"));
-    command
-}
-
-impl Drop for ComponentProcess {
-    fn drop(&mut self) {
-        // These fail only if there is nothing left to clean up.
-        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = child.kill();
-        let _ = child.wait();
-        for path in &self.files {
-            let _ = std::fs::remove_file(path);
-        }
-    }
+/// The program under test. `cargo xtask kube test` sets it together with the guard's program.
+fn phalanx() -> OsString {
+    std::env::var_os("PHALANX_BIN").expect("PHALANX_BIN is set by `cargo xtask kube test`")
 }
