@@ -24,7 +24,7 @@ pub struct IndexedTest {
 /// The files of tests that run a whole control plane.
 const CONTROL_PLANE_TESTS: &str = "crates/testkit/tests/it/";
 /// How a test begins that runs on both homes.
-const BOTH_MARKERS: [&str; 2] = ["on_home(", "on_shared_home("];
+const BOTH_MARKERS: [&str; 2] = ["on_test_cluster(", "on_shared_test_cluster("];
 
 /// The tests of all crates by the ids they name.
 pub fn tests_by_id(root: &Path) -> anyhow::Result<TestIndex> {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn what_a_test_begins_with_says_where_it_runs() {
         let first = "    // Shows: S1\n    #[test]\n    fn one() {\n        on_paused_clock(async {});\n    }\n\n";
-        let second = "    // Shows: S2\n    #[test]\n    fn two() {\n        on_home(async {});\n    }\n";
+        let second = "    // Shows: S2\n    #[test]\n    fn two() {\n        on_test_cluster(async {});\n    }\n";
         let text = format!("{first}{second}");
         let found = tests_in(&text).unwrap();
         assert_eq!(found.iter().map(|found| found.runs_on_both).collect::<Vec<_>>(), [false, true]);
