@@ -3,6 +3,7 @@
 //! This crate uses no crate of the product, so `cargo xtask tidy` builds in seconds. Benchmarks, comparisons and
 //! end-to-end suites are programs of their own; their commands are passed on.
 
+mod check; // what a change needs before it is pushed
 mod picture; // the README's picture, made from what the program prints
 mod protobuf; // the protobuf file of the kinds
 mod schema; // the schema file of the kinds
@@ -25,6 +26,8 @@ enum XtaskCommand {
     /// Measures; prints a table and, with --json, one object a line
     #[command(disable_help_flag = true)]
     Bench(ToolArgs),
+    /// Runs format, tidy, clippy and the unit tests of the crates that changed, and prints the time of each
+    Check(check::Args),
     /// Checks the project rules: layering, module docs, lengths, banned calls, names, codemap, links
     Tidy,
     /// Writes docs/conformance.md: each requirement and the tests that show it; `api` compares with the real server
@@ -81,6 +84,7 @@ fn main() -> std::process::ExitCode {
 
 fn run(task: XtaskCommand) -> anyhow::Result<()> {
     match task {
+        XtaskCommand::Check(args) => check::run(&args),
         XtaskCommand::Tidy => tidy::run(),
         XtaskCommand::Picture(args) => picture::run(&args),
         XtaskCommand::Schema(args) => schema::run(&args),
