@@ -1,5 +1,6 @@
 //! House rules that no compiler checks: layering, module docs, lengths, banned calls, a fresh codemap.
 
+mod kind_lists; // one registry of kinds and no second list
 mod type_names; // type names are nouns, each for at most two types
 
 use std::collections::BTreeMap;
@@ -120,9 +121,12 @@ pub fn run() -> anyhow::Result<()> {
     let root = crate::repository_root()?;
     let mut findings = check_layering(&root)?;
     let mut types = TypeNames::default();
+    let plurals = kind_lists::plurals(&fs::read_to_string(root.join(kind_lists::REGISTRY))?);
     for file in tracked_files(&root)? {
         if file.extension().is_some_and(|extension| extension == "rs") {
             findings.extend(check_rust_file(&root, &file, &mut types)?);
+            let text = fs::read_to_string(root.join(&file))?;
+            findings.extend(kind_lists::findings(&file.to_string_lossy(), code_before_tests(&text), &plurals));
         }
         if file.extension().is_some_and(|extension| extension == "md") {
             findings.extend(dead_links(&root, &file)?);

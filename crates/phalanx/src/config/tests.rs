@@ -1,3 +1,5 @@
+//! Tests of the configuration file.
+
 #![allow(clippy::unwrap_used)]
 
 //! What the configuration file accepts and refuses.
