@@ -1,8 +1,6 @@
-//! Tests of the configuration file.
+//! What the configuration file accepts and refuses.
 
 #![allow(clippy::unwrap_used)]
-
-//! What the configuration file accepts and refuses.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
