@@ -205,7 +205,7 @@ impl ApiServer {
         Ok(ApiServer(Arc::new(home)))
     }
 
-    /// The same server, whose Events live this long after their last write, where [`Server::expire`] runs. To be called
+    /// The same server, whose Events live this long after their last write, where [`ApiServer::expire`] runs. To be called
     /// before it is cloned.
     #[must_use]
     pub fn with_event_ttl(mut self, event_ttl: Duration) -> ApiServer {

@@ -124,7 +124,7 @@ pub struct DegradedSince {
 }
 
 /// When `wanted` is published: a change of status at once, a mere change of numbers at most once per `pause`. Both must have
-/// lasted for [`REPORT_AFTER`], except that a change to False is published without delay.
+/// lasted for `REPORT_AFTER`, except that a change to False is published without delay.
 pub fn publish_time(
     wanted: &Condition,
     current: &[Condition],

@@ -175,7 +175,7 @@ pub enum Route {
     NonResource,
 }
 
-/// Reads method and URI. Paths that cannot name a resource are [`Route::Other`]; bad option values are refused.
+/// Reads method and URI. Paths that cannot name a resource are [`Route::NonResource`]; bad option values are refused.
 pub fn parse(method: &Method, uri: &Uri) -> ApiResult<Route> {
     let segments: Vec<String> = uri.path().split('/').filter(|part| !part.is_empty()).map(percent_decode).collect();
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();

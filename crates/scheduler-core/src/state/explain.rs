@@ -69,7 +69,7 @@ impl ReportCache {
 
 impl Core {
     /// Computes the placement reports of at most `max_count` recently placed units and caches them for
-    /// [`Core::explain`]. However often it is called, it runs only every [`REPORT_INTERVAL`]. No decision depends on
+    /// [`Core::explain`]. However often it is called, it runs only every `REPORT_INTERVAL`. No decision depends on
     /// it.
     pub fn cache_placement_reports(&mut self, now: Timestamp, max_count: usize) {
         let is_early = self.report_cache.last.is_some_and(|last| now < last + REPORT_INTERVAL);

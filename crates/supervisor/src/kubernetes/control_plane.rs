@@ -44,7 +44,7 @@ pub struct ControlPlaneConfig {
     pub controllers: bool,
     /// Controllers of it that are left out, because others do their work.
     pub disabled_controllers: Vec<&'static str>,
-    /// Of the gates of workload-aware scheduling, those that are off as in a release. Without [`GROUPS`] all are.
+    /// Of the gates of workload-aware scheduling, those that are off as in a release. Without [`GENERIC_WORKLOAD`] all are off.
     pub disabled_gates: &'static [&'static str],
     /// How many Nodes are made.
     pub nodes: usize,
