@@ -99,7 +99,7 @@ impl RequestSpan {
             self.span.record("name", &*stored.key.name);
         }
         *self.revision.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored.revision);
-        tracing::trace!(parent: &self.span, "{} written at revision {}", stored.key, stored.revision);
+        self.span.in_scope(|| tracing::trace!("{} written at revision {}", stored.key, stored.revision));
     }
 
     /// The request has this response.
@@ -123,10 +123,11 @@ impl Drop for RequestSpan {
             self.span.record("revision", display(revision));
         }
         let duration_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        match self.code.map(|code| code.as_u16()) {
-            Some(code) => tracing::debug!(parent: &self.span, code, duration_us, "request ended"),
-            None => tracing::debug!(parent: &self.span, duration_us, "request ended without a response"),
-        }
+        // Entered, not only named as the parent: the JSON format writes the spans that are entered.
+        self.span.in_scope(|| match self.code.map(|code| code.as_u16()) {
+            Some(code) => tracing::debug!(code, duration_us, "request ended"),
+            None => tracing::debug!(duration_us, "request ended without a response"),
+        });
     }
 }
 

@@ -30,6 +30,12 @@ fn every_line_of_run_is_json_and_has_the_fields_of_its_spans() {
     let is_decision = |span: &Value| span["name"] == "decision" && span["unit"].is_string();
     let in_decision = |line: &&Value| line["spans"].as_array().is_some_and(|spans| spans.iter().any(is_decision));
     assert!(lines.iter().any(|line| in_decision(&line)), "no line of a decision: {lines:#?}");
+    // A line that names its span only as the parent would have an empty list here.
+    let ends: Vec<&Value> = lines.iter().filter(|line| message(line) == "request ended").collect();
+    let is_request = |span: &Value| span["name"] == "request" && span["id"].is_u64() && span["user"].is_string();
+    let in_request = |line: &&Value| line["spans"].as_array().is_some_and(|spans| spans.iter().any(is_request));
+    assert!(!ends.is_empty());
+    assert!(ends.iter().all(in_request), "a request ends outside of its span: {ends:#?}");
     assert!(text(&output.stdout).contains("job/"), "the result is the same as without it");
 }
 
