@@ -112,10 +112,6 @@ impl Faults {
         let Some(observed) = ObservedRequest::read(user, &parts.method, &parts.uri, &body) else {
             return forward().await;
         };
-        if let Some(reason) = undeclared(&observed) {
-            // The control loop makes no progress, and the reason is in the output of the test.
-            panic!("{reason}");
-        }
         let fault = self.rules().decide(&observed);
         self.0.rules_consulted.notify_waiters();
         let response = match fault {
@@ -195,6 +191,12 @@ impl Service<Request<Body>> for FaultService {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await?;
+            // Not in the proxy: a process has one user for all of its control loops, and the server checks its rights.
+            let observed = ObservedRequest::read(&user, &parts.method, &parts.uri, &body);
+            if let Some(reason) = observed.as_ref().and_then(undeclared) {
+                // The control loop makes no progress, and the reason is in the output of the test.
+                panic!("{reason}");
+            }
             faults.forward_with_faults(&user, &client, Request::from_parts(parts, body)).await
         })
     }
