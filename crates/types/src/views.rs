@@ -33,9 +33,10 @@ pub use workload::WorkloadView;
 
 /// Implements [`View`] in this crate, so that decoding is compiled once and not in every crate that uses it.
 macro_rules! view {
-    ($view:ty, $resource:expr $(, strip: $strip:expr)?) => {
+    ($view:ty, $resource:expr $(, indexes: $indexes:expr)? $(, strip: $strip:expr)?) => {
         impl $crate::views::View for $view {
             const RESOURCE: &'static $crate::kinds::ApiResource = $resource;
+            $(const INDEXES: &'static [$crate::views::Index<$view>] = &$indexes;)?
 
             fn meta(&self) -> &$crate::views::MetaView {
                 &self.metadata

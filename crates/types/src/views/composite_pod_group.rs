@@ -19,7 +19,7 @@ pub struct CompositePodGroupView {
     pub spec: CompositePodGroupSpecView,
 }
 
-view!(CompositePodGroupView, kinds::COMPOSITE_POD_GROUP);
+view!(CompositePodGroupView, kinds::COMPOSITE_POD_GROUP, indexes: [CompositePodGroupView::BY_PARENT]);
 
 impl CompositePodGroupView {
     /// Whether its groups must be placed together or in one domain.

@@ -23,7 +23,12 @@ pub struct JobView {
     pub status: JobStatusView,
 }
 
-view!(JobView, kinds::JOB, strip: JobView::strip_finished);
+view!(
+    JobView,
+    kinds::JOB,
+    indexes: [JobView::BY_CONTROLLER, JobView::BY_WORKLOAD_REF, JobView::BY_TEMPLATE_GROUP, JobView::BY_SELECTOR],
+    strip: JobView::strip_finished
+);
 
 impl JobView {
     /// Jobs by the uid of their controller.

@@ -14,6 +14,9 @@ pub trait View: Send + Sync + fmt::Debug + Sized + 'static {
     /// The kind, from the registry.
     const RESOURCE: &'static ApiResource;
 
+    /// The indexes that control loops use.
+    const INDEXES: &'static [Index<Self>] = &[];
+
     /// The object's metadata.
     fn meta(&self) -> &MetaView;
 

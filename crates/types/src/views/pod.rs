@@ -27,7 +27,12 @@ pub struct PodView {
     pub status: PodStatusView,
 }
 
-view!(PodView, kinds::POD, strip: PodView::strip_finished);
+view!(
+    PodView,
+    kinds::POD,
+    indexes: [PodView::BY_CONTROLLER, PodView::BY_ORPHAN_LABEL, PodView::BY_NODE, PodView::BY_GROUP],
+    strip: PodView::strip_finished
+);
 
 impl PodView {
     /// Reason of the condition `DisruptionTarget` on a pod that our scheduler deletes so that other pods, or its own

@@ -22,7 +22,7 @@ pub struct PodDisruptionBudgetView {
     pub status: PodDisruptionBudgetStatusView,
 }
 
-view!(PodDisruptionBudgetView, kinds::POD_DISRUPTION_BUDGET);
+view!(PodDisruptionBudgetView, kinds::POD_DISRUPTION_BUDGET, indexes: [PodDisruptionBudgetView::BY_NAMESPACE]);
 
 impl PodDisruptionBudgetView {
     /// Budgets by namespace.

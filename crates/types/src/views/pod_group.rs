@@ -21,7 +21,7 @@ pub struct PodGroupView {
     pub status: PodGroupStatusView,
 }
 
-view!(PodGroupView, kinds::POD_GROUP);
+view!(PodGroupView, kinds::POD_GROUP, indexes: [PodGroupView::BY_WORKLOAD, PodGroupView::BY_PARENT]);
 
 impl PodGroupView {
     /// PodGroups by `namespace/workloadName` of their Workload.

@@ -25,7 +25,7 @@ fn tight_spec<'de, D: Deserializer<'de>>(from: D) -> Result<WorkloadSpec, D::Err
     Ok(spec)
 }
 
-view!(WorkloadView, kinds::WORKLOAD);
+view!(WorkloadView, kinds::WORKLOAD, indexes: [WorkloadView::BY_CONTROLLER_REF]);
 
 impl WorkloadView {
     /// Workloads by `namespace/group/kind/name` of the object in `spec.controllerRef`.
