@@ -58,7 +58,6 @@ pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
 /// A kind without subresources, stored in its first version, whose dependents are deleted with it.
 fn base_resource(kind: &'static ApiResource, strategy: Strategy) -> Resource {
     let ApiResource { group, plural, .. } = *kind;
-    let store_name = if group.is_empty() { plural.to_owned() } else { format!("{group}/{plural}") };
     Resource {
         group,
         versions: kind.versions,
@@ -80,7 +79,7 @@ fn base_resource(kind: &'static ApiResource, strategy: Strategy) -> Resource {
         returns_deleted: false,
         expires: false,
         strategy,
-        store_name: store_name.into(),
+        store_name: kind.store_name().into(),
     }
 }
 

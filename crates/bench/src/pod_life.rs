@@ -66,7 +66,7 @@ async fn run_pods(args: &Args) -> anyhow::Result<(f64, f64)> {
     }
     let plane = ControlPlane::start(world, config).await?;
     let client = plane.client();
-    let mut changes = plane.caches().pods.subscribe();
+    let mut changes = plane.cache::<PodView>().subscribe();
     let (cpu, wall) = (cpu_seconds()?, Instant::now());
     let (mut made, mut gone) = (0, 0);
     let mut in_flight = FuturesUnordered::new();

@@ -1,124 +1,219 @@
 //! One cache per kind, shared by all control loops of a process.
+//!
+//! The map has no list of kinds: control loops declare the kinds that they read, as [`CachedKind`] values, and a view
+//! has the kind's registry value and its indexes.
 
-use std::collections::BTreeSet;
+use std::any::Any;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
 
+use api::Revision;
 use api::kinds::ApiResource;
-use api::views::{
-    CompositePodGroupView, CronJobView, JobView, NamespaceView, NodeView, PodDisruptionBudgetView, PodGroupView,
-    PodView, View, WorkloadView,
-};
-use runtime::Cache;
+use api::views::View;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use runtime::{Cache, ListWatchConfig};
 
-/// The caches of one process. Those that no control loop reads stay empty. A clone of a cache is a handle on the same
-/// cache.
-#[derive(Clone)]
-pub struct Caches {
-    /// Pods, by controller, node and group.
-    pub pods: Cache<PodView>,
-    /// Nodes.
-    pub nodes: Cache<NodeView>,
-    /// CronJobs.
-    pub cron_jobs: Cache<CronJobView>,
-    /// Jobs, by controller and by the Workload they name.
-    pub jobs: Cache<JobView>,
-    /// Workloads, by controller reference.
-    pub workloads: Cache<WorkloadView>,
-    /// CompositePodGroups, by their parent.
-    pub composite_pod_groups: Cache<CompositePodGroupView>,
-    /// PodGroups, by their Workload and by their parent.
-    pub pod_groups: Cache<PodGroupView>,
-    /// Namespaces.
-    pub namespaces: Cache<NamespaceView>,
-    /// PodDisruptionBudgets, by namespace.
-    pub budgets: Cache<PodDisruptionBudgetView>,
-}
+/// The caches of one process, by kind. Those that no control loop of the process reads stay empty. Clones share the
+/// caches.
+#[derive(Clone, Debug)]
+pub struct Caches(Arc<BTreeMap<CachedKind, Box<dyn ErasedCache>>>);
 
 impl Caches {
-    /// Empty caches with the indexes that control loops use.
-    pub(crate) fn new() -> Caches {
-        Caches {
-            pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_ORPHAN_LABEL, PodView::BY_NODE, PodView::BY_GROUP]),
-            nodes: Cache::new(&[]),
-            cron_jobs: Cache::new(&[]),
-            jobs: Cache::new(&[
-                JobView::BY_CONTROLLER,
-                JobView::BY_WORKLOAD_REF,
-                JobView::BY_TEMPLATE_GROUP,
-                JobView::BY_SELECTOR,
-            ]),
-            workloads: Cache::new(&[WorkloadView::BY_CONTROLLER_REF]),
-            composite_pod_groups: Cache::new(&[CompositePodGroupView::BY_PARENT]),
-            pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD, PodGroupView::BY_PARENT]),
-            namespaces: Cache::new(&[]),
-            budgets: Cache::new(&[PodDisruptionBudgetView::BY_NAMESPACE]),
+    /// Empty caches of `kinds`.
+    pub(crate) fn new(kinds: &BTreeSet<CachedKind>) -> Caches {
+        Caches(Arc::new(kinds.iter().map(|kind| (*kind, (kind.new_cache)())).collect()))
+    }
+
+    /// The cache of a kind. Panics if no control loop declares that it reads the kind: its objects would never be
+    /// listed.
+    pub fn get<V: View>(&self) -> &Cache<V> {
+        let cache = self.0.get(&CachedKind::of::<V>()).and_then(|cache| cache.as_any().downcast_ref());
+        cache.unwrap_or_else(|| {
+            let view = std::any::type_name::<V>();
+            panic!("no cache of {}: no control loop has CachedKind::of::<{view}>() in `reads`", V::RESOURCE.plural)
+        })
+    }
+
+    /// The highest `resourceVersion` among the objects of each kind; zero for a kind without objects.
+    pub fn newest_revisions(&self) -> impl Iterator<Item = (&'static ApiResource, Revision)> {
+        self.0.iter().map(|(kind, cache)| (kind.resource, cache.newest_revision()))
+    }
+
+    /// Returns once the cache of a kind has every write up to `revision`; at once if the kind has no cache.
+    pub async fn wait_for_revision(&self, resource: &ApiResource, revision: Revision) {
+        if let Some((_, cache)) = self.0.iter().find(|(kind, _)| kind.resource == resource) {
+            cache.wait_for_revision(revision).await;
         }
     }
 
-    /// Resolves when the caches of `kinds` have synced.
-    pub(crate) async fn wait_for_sync(&self, kinds: &BTreeSet<CachedKind>) {
-        for kind in kinds {
-            match kind {
-                CachedKind::Namespaces => self.namespaces.wait_for_sync().await,
-                CachedKind::Nodes => self.nodes.wait_for_sync().await,
-                CachedKind::PodGroups => self.pod_groups.wait_for_sync().await,
-                CachedKind::CompositePodGroups => self.composite_pod_groups.wait_for_sync().await,
-                CachedKind::Workloads => self.workloads.wait_for_sync().await,
-                CachedKind::CronJobs => self.cron_jobs.wait_for_sync().await,
-                CachedKind::Jobs => self.jobs.wait_for_sync().await,
-                CachedKind::Budgets => self.budgets.wait_for_sync().await,
-                CachedKind::Pods => self.pods.wait_for_sync().await,
-            }
-        }
+    /// The kinds, in the order in which their caches start.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = CachedKind> {
+        self.0.keys().copied()
+    }
+
+    /// The cache of `kind`, whatever its view.
+    pub(crate) fn erased(&self, kind: CachedKind) -> &dyn ErasedCache {
+        self.0[&kind].as_ref()
     }
 }
 
-/// A cached kind, in the order in which caches start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum CachedKind {
-    Namespaces,
-    Nodes,
-    PodGroups,
-    CompositePodGroups,
-    Workloads,
-    CronJobs,
-    Jobs,
-    Budgets,
-    Pods,
+/// A kind with a cache: its registry value, and how its cache is made. Equal and ordered by group and kind.
+#[derive(Clone, Copy)]
+pub(crate) struct CachedKind {
+    resource: &'static ApiResource,
+    new_cache: fn() -> Box<dyn ErasedCache>,
 }
 
 impl CachedKind {
-    /// Every kind.
-    pub const ALL: [CachedKind; 9] = [
-        CachedKind::Namespaces,
-        CachedKind::Nodes,
-        CachedKind::PodGroups,
-        CachedKind::CompositePodGroups,
-        CachedKind::Workloads,
-        CachedKind::CronJobs,
-        CachedKind::Jobs,
-        CachedKind::Budgets,
-        CachedKind::Pods,
-    ];
-}
+    /// The kind of a view.
+    pub const fn of<V: View>() -> CachedKind {
+        CachedKind { resource: V::RESOURCE, new_cache: || Box::new(Cache::<V>::new(V::INDEXES)) }
+    }
 
-impl CachedKind {
     /// Where the kind is served.
     pub fn resource(self) -> &'static ApiResource {
-        match self {
-            CachedKind::Namespaces => NamespaceView::RESOURCE,
-            CachedKind::Nodes => NodeView::RESOURCE,
-            CachedKind::PodGroups => PodGroupView::RESOURCE,
-            CachedKind::CompositePodGroups => CompositePodGroupView::RESOURCE,
-            CachedKind::Workloads => WorkloadView::RESOURCE,
-            CachedKind::CronJobs => CronJobView::RESOURCE,
-            CachedKind::Jobs => JobView::RESOURCE,
-            CachedKind::Budgets => PodDisruptionBudgetView::RESOURCE,
-            CachedKind::Pods => PodView::RESOURCE,
-        }
+        self.resource
+    }
+
+    fn sort_key(self) -> (&'static str, &'static str) {
+        (self.resource.group, self.resource.kind)
     }
 }
 
-/// Names a cache's task.
-pub(crate) fn task_name<V: View>(_cache: &Cache<V>) -> &'static str {
-    V::RESOURCE.plural
+impl PartialEq for CachedKind {
+    fn eq(&self, other: &CachedKind) -> bool {
+        self.sort_key() == other.sort_key()
+    }
+}
+
+impl Eq for CachedKind {}
+
+impl PartialOrd for CachedKind {
+    fn partial_cmp(&self, other: &CachedKind) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for CachedKind {
+    fn cmp(&self, other: &CachedKind) -> Ordering {
+        self.sort_key().cmp(&other.sort_key())
+    }
+}
+
+impl fmt::Debug for CachedKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CachedKind").field(&self.resource.plural).finish()
+    }
+}
+
+/// What a process does with a cache of any kind.
+pub(crate) trait ErasedCache: fmt::Debug + Send + Sync {
+    /// The `Cache<V>`.
+    fn as_any(&self) -> &dyn Any;
+
+    /// Keeps the cache up to date.
+    fn list_and_watch(&self, client: kube::Client, config: ListWatchConfig) -> BoxFuture<'static, ()>;
+
+    /// Resolves when the cache has synced.
+    fn wait_for_sync(&self) -> BoxFuture<'_, ()>;
+
+    /// Resolves when the cache has every write up to `revision`.
+    fn wait_for_revision(&self, revision: Revision) -> BoxFuture<'_, ()>;
+
+    /// Makes the cache synced and empty: the server does not serve the kind.
+    fn sync_empty(&self);
+
+    /// The highest `resourceVersion` among the objects.
+    fn newest_revision(&self) -> Revision;
+}
+
+impl<V: View> ErasedCache for Cache<V> {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn list_and_watch(&self, client: kube::Client, config: ListWatchConfig) -> BoxFuture<'static, ()> {
+        runtime::list_and_watch(client, self.clone(), config).boxed()
+    }
+
+    fn wait_for_sync(&self) -> BoxFuture<'_, ()> {
+        Cache::wait_for_sync(self).boxed()
+    }
+
+    fn wait_for_revision(&self, revision: Revision) -> BoxFuture<'_, ()> {
+        Cache::wait_for_revision(self, revision).boxed()
+    }
+
+    fn sync_empty(&self) {
+        self.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
+    }
+
+    fn newest_revision(&self) -> Revision {
+        self.all().iter().map(|object| object.meta().resource_version).max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::kinds;
+    use api::views::{JobView, MetaView, NamespaceView, NodeView, PodView};
+
+    use super::*;
+
+    fn caches() -> Caches {
+        Caches::new(&[CachedKind::of::<PodView>(), CachedKind::of::<NodeView>()].into())
+    }
+
+    fn node(name: &str, revision: u64) -> NodeView {
+        let metadata = MetaView { name: name.to_owned(), resource_version: Revision(revision), ..MetaView::default() };
+        NodeView { metadata, ..NodeView::default() }
+    }
+
+    #[test]
+    fn a_view_selects_the_cache_of_its_kind() {
+        let caches = caches();
+        let nodes = vec![node("a", 7), node("b", 3)];
+        caches.clone().get::<NodeView>().replace(nodes, &BTreeSet::new(), Revision(9));
+        assert_eq!((caches.get::<NodeView>().len(), caches.get::<PodView>().len()), (2, 0), "clones share caches");
+        let newest: Vec<(&ApiResource, Revision)> = caches.newest_revisions().collect();
+        assert_eq!(newest, [(kinds::NODE, Revision(7)), (kinds::POD, Revision::ZERO)]);
+    }
+
+    #[test]
+    fn a_cache_has_the_indexes_of_its_view() {
+        let caches = caches();
+        for index in PodView::INDEXES {
+            assert_eq!(caches.get::<PodView>().count(index, "none"), 0, "{index:?}");
+        }
+    }
+
+    #[test]
+    fn the_cache_of_a_kind_that_is_not_served_is_synced_and_empty() {
+        let caches = caches();
+        caches.erased(CachedKind::of::<PodView>()).sync_empty();
+        assert!(caches.get::<PodView>().is_synced() && caches.get::<PodView>().is_empty());
+        assert!(!caches.get::<NodeView>().is_synced());
+    }
+
+    #[test]
+    #[should_panic(expected = "no cache of jobs: no control loop has CachedKind::of::<")]
+    fn a_kind_without_a_cache_is_an_error_that_names_it() {
+        caches().get::<JobView>();
+    }
+
+    #[test]
+    fn kinds_are_equal_and_ordered_by_group_and_kind() {
+        let kinds: BTreeSet<CachedKind> = [
+            CachedKind::of::<JobView>(),
+            CachedKind::of::<PodView>(),
+            CachedKind::of::<NamespaceView>(),
+            CachedKind::of::<PodView>(),
+        ]
+        .into();
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.resource().plural).collect();
+        assert_eq!(names, ["namespaces", "pods", "jobs"]);
+    }
 }

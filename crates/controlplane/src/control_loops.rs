@@ -6,9 +6,14 @@
 //! ClusterRoles of the guide come from here.
 
 use api::gates::Gate;
+use api::views::{
+    CompositePodGroupView, CronJobView, JobView, NamespaceView, NodeView, PodDisruptionBudgetView, PodGroupView,
+    PodView, WorkloadView,
+};
 use apiserver::request::Verb::{Create, Delete, DeleteCollection, Get, List, Patch, Update};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use std::collections::BTreeSet;
 
 use crate::caches::CachedKind;
 use crate::config::Component;
@@ -29,6 +34,11 @@ pub fn controller(name: &str) -> Option<&'static ControlLoop> {
     controllers().find(|controller| controller.name == name)
 }
 
+/// Every kind that a control loop reads.
+pub(crate) fn cached_kinds() -> BTreeSet<CachedKind> {
+    ALL.into_iter().flat_map(|control_loop| control_loop.reads).copied().collect()
+}
+
 /// The groups of a service account in kube-system, as which upstream runs each of its controllers.
 const SERVICE_ACCOUNT: &[&str] = &["system:serviceaccounts", "system:serviceaccounts:kube-system"];
 
@@ -47,7 +57,7 @@ pub static NODES: ControlLoop = ControlLoop {
     component: Component::Nodes,
     user: "system:phalanx:nodes",
     groups: &["system:nodes"],
-    reads: &[CachedKind::Nodes, CachedKind::Pods],
+    reads: &[CachedKind::of::<NodeView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
         name: "phalanx-nodes",
         rights: &[
@@ -63,8 +73,8 @@ pub static NODES: ControlLoop = ControlLoop {
 fn start_nodes(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
     let context = nodes::KubeletContext {
         client: process.client_of(this),
-        pods: process.caches.pods.clone(),
-        nodes: process.caches.nodes.clone(),
+        pods: process.cache(this),
+        nodes: process.cache(this),
         clock: process.clock.clone(),
         recorder: process.recorder(this, "kubelet"),
         config: process.config.nodes,
@@ -79,7 +89,12 @@ pub static SCHEDULER: ControlLoop = ControlLoop {
     component: Component::Scheduler,
     user: "system:kube-scheduler",
     groups: &[],
-    reads: &[CachedKind::Nodes, CachedKind::PodGroups, CachedKind::CompositePodGroups, CachedKind::Pods],
+    reads: &[
+        CachedKind::of::<NodeView>(),
+        CachedKind::of::<PodGroupView>(),
+        CachedKind::of::<CompositePodGroupView>(),
+        CachedKind::of::<PodView>(),
+    ],
     roles: &[Role {
         name: "phalanx-scheduler",
         rights: &[
@@ -99,10 +114,10 @@ fn start_scheduler(process: &mut Process, this: &'static ControlLoop) -> BoxFutu
     let recorder = process.recorder(this, &name);
     let context = scheduler::SchedulerContext {
         client: process.client_of(this),
-        pods: process.caches.pods.clone(),
-        nodes: process.caches.nodes.clone(),
-        pod_groups: process.caches.pod_groups.clone(),
-        composite_pod_groups: process.caches.composite_pod_groups.clone(),
+        pods: process.cache(this),
+        nodes: process.cache(this),
+        pod_groups: process.cache(this),
+        composite_pod_groups: process.cache(this),
         clock: process.clock.clone(),
         recorder,
         config: scheduler_config(process),
@@ -129,7 +144,13 @@ pub static JOB: ControlLoop = ControlLoop {
     component: Component::Controllers,
     user: "system:serviceaccount:kube-system:job-controller",
     groups: SERVICE_ACCOUNT,
-    reads: &[CachedKind::Namespaces, CachedKind::PodGroups, CachedKind::Workloads, CachedKind::Jobs, CachedKind::Pods],
+    reads: &[
+        CachedKind::of::<NamespaceView>(),
+        CachedKind::of::<PodGroupView>(),
+        CachedKind::of::<WorkloadView>(),
+        CachedKind::of::<JobView>(),
+        CachedKind::of::<PodView>(),
+    ],
     roles: &[
         Role {
             name: "phalanx-controllers",
@@ -162,11 +183,11 @@ fn start_job(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'st
     let context = controllers::job::JobContext {
         recorder: process.recorder(this, "job-controller"),
         client: process.client_of(this),
-        jobs: process.caches.jobs.clone(),
-        pods: process.caches.pods.clone(),
-        workloads: process.caches.workloads.clone(),
-        pod_groups: process.caches.pod_groups.clone(),
-        namespaces: process.caches.namespaces.clone(),
+        jobs: process.cache(this),
+        pods: process.cache(this),
+        workloads: process.cache(this),
+        pod_groups: process.cache(this),
+        namespaces: process.cache(this),
         clock: process.clock.clone(),
         capabilities: process.capabilities.clone(),
         config: process.config.job.clone(),
@@ -183,7 +204,7 @@ pub static CRON_JOB: ControlLoop = ControlLoop {
     component: Component::Controllers,
     user: "system:serviceaccount:kube-system:cronjob-controller",
     groups: SERVICE_ACCOUNT,
-    reads: &[CachedKind::CronJobs, CachedKind::Jobs],
+    reads: &[CachedKind::of::<CronJobView>(), CachedKind::of::<JobView>()],
     roles: &[Role {
         name: "phalanx-cronjobs",
         rights: &[
@@ -200,8 +221,8 @@ fn start_cron_job(process: &mut Process, this: &'static ControlLoop) -> BoxFutur
     let context = controllers::cronjob::CronJobContext {
         recorder: process.recorder(this, "cronjob-controller"),
         client: process.client_of(this),
-        cron_jobs: process.caches.cron_jobs.clone(),
-        jobs: process.caches.jobs.clone(),
+        cron_jobs: process.cache(this),
+        jobs: process.cache(this),
         clock: process.clock.clone(),
         config: controllers::cronjob::Config::default(),
         metrics: process.controller_metrics(),
@@ -216,7 +237,7 @@ pub static TTL: ControlLoop = ControlLoop {
     component: Component::Controllers,
     user: "system:serviceaccount:kube-system:ttl-after-finished-controller",
     groups: SERVICE_ACCOUNT,
-    reads: &[CachedKind::Jobs],
+    reads: &[CachedKind::of::<JobView>()],
     roles: &[Role { name: "phalanx-cronjobs", rights: &[right("batch", "jobs", &[Get, Delete])] }],
     start: start_ttl,
 };
@@ -224,7 +245,7 @@ pub static TTL: ControlLoop = ControlLoop {
 fn start_ttl(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
     let context = controllers::ttl::TtlContext {
         client: process.client_of(this),
-        jobs: process.caches.jobs.clone(),
+        jobs: process.cache(this),
         clock: process.clock.clone(),
         metrics: process.controller_metrics(),
     };
@@ -239,12 +260,12 @@ pub static GC: ControlLoop = ControlLoop {
     user: "system:serviceaccount:kube-system:generic-garbage-collector",
     groups: SERVICE_ACCOUNT,
     reads: &[
-        CachedKind::PodGroups,
-        CachedKind::CompositePodGroups,
-        CachedKind::Workloads,
-        CachedKind::CronJobs,
-        CachedKind::Jobs,
-        CachedKind::Pods,
+        CachedKind::of::<PodGroupView>(),
+        CachedKind::of::<CompositePodGroupView>(),
+        CachedKind::of::<WorkloadView>(),
+        CachedKind::of::<CronJobView>(),
+        CachedKind::of::<JobView>(),
+        CachedKind::of::<PodView>(),
     ],
     roles: &[Role {
         name: "phalanx-gc",
@@ -263,14 +284,13 @@ pub static GC: ControlLoop = ControlLoop {
 };
 
 fn start_gc(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
-    let caches = &process.caches;
     let context = controllers::gc::GcContext::new(process.client_of(this), process.controller_metrics())
-        .with_cache(&caches.cron_jobs)
-        .with_cache(&caches.jobs)
-        .with_cache(&caches.workloads)
-        .with_cache(&caches.composite_pod_groups)
-        .with_cache(&caches.pod_groups)
-        .with_cache(&caches.pods);
+        .with_cache(&process.cache::<CronJobView>(this))
+        .with_cache(&process.cache::<JobView>(this))
+        .with_cache(&process.cache::<WorkloadView>(this))
+        .with_cache(&process.cache::<CompositePodGroupView>(this))
+        .with_cache(&process.cache::<PodGroupView>(this))
+        .with_cache(&process.cache::<PodView>(this));
     controllers::gc::run(context).boxed()
 }
 
@@ -281,7 +301,7 @@ pub static POD_GC: ControlLoop = ControlLoop {
     component: Component::Controllers,
     user: "system:serviceaccount:kube-system:pod-garbage-collector",
     groups: SERVICE_ACCOUNT,
-    reads: &[CachedKind::Nodes, CachedKind::Pods],
+    reads: &[CachedKind::of::<NodeView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
         name: "phalanx-cronjobs",
         rights: &[right("", "nodes", &[Get]), right("", "pods", &[Delete]), right("", "pods/status", &[Patch])],
@@ -292,8 +312,8 @@ pub static POD_GC: ControlLoop = ControlLoop {
 fn start_pod_gc(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
     let context = controllers::podgc::PodGcContext {
         client: process.client_of(this),
-        pods: process.caches.pods.clone(),
-        nodes: process.caches.nodes.clone(),
+        pods: process.cache(this),
+        nodes: process.cache(this),
         clock: process.clock.clone(),
         config: process.config.pod_gc.clone(),
         metrics: process.controller_metrics(),
@@ -308,7 +328,7 @@ pub static DISRUPTION: ControlLoop = ControlLoop {
     component: Component::Controllers,
     user: "system:serviceaccount:kube-system:disruption-controller",
     groups: SERVICE_ACCOUNT,
-    reads: &[CachedKind::Budgets, CachedKind::Pods],
+    reads: &[CachedKind::of::<PodDisruptionBudgetView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
         name: "phalanx-budgets",
         rights: &[right("policy", "poddisruptionbudgets/status", &[Patch]), EVENTS],
@@ -321,8 +341,8 @@ fn start_disruption(process: &mut Process, this: &'static ControlLoop) -> BoxFut
         // The component that kube-controller-manager's disruption controller names.
         recorder: process.recorder(this, "controllermanager"),
         client: process.client_of(this),
-        budgets: process.caches.budgets.clone(),
-        pods: process.caches.pods.clone(),
+        budgets: process.cache(this),
+        pods: process.cache(this),
         clock: process.clock.clone(),
         metrics: process.controller_metrics(),
     };
@@ -337,7 +357,7 @@ pub static POD_GROUP_PROTECTION: ControlLoop = ControlLoop {
     component: Component::Controllers,
     user: "system:serviceaccount:kube-system:podgroup-protection-controller",
     groups: SERVICE_ACCOUNT,
-    reads: &[CachedKind::PodGroups, CachedKind::CompositePodGroups, CachedKind::Pods],
+    reads: &[CachedKind::of::<PodGroupView>(), CachedKind::of::<CompositePodGroupView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
         name: "phalanx-cronjobs",
         rights: &[
@@ -351,9 +371,9 @@ pub static POD_GROUP_PROTECTION: ControlLoop = ControlLoop {
 fn start_pod_group_protection(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
     let context = controllers::podgroup_protection::PodGroupProtectionContext {
         client: process.client_of(this),
-        composite_pod_groups: process.caches.composite_pod_groups.clone(),
-        pod_groups: process.caches.pod_groups.clone(),
-        pods: process.caches.pods.clone(),
+        composite_pod_groups: process.cache(this),
+        pod_groups: process.cache(this),
+        pods: process.cache(this),
         metrics: process.controller_metrics(),
     };
     controllers::podgroup_protection::run(context).boxed()
@@ -366,7 +386,7 @@ pub static NAMESPACE: ControlLoop = ControlLoop {
     component: Component::Controllers,
     user: "system:serviceaccount:kube-system:namespace-controller",
     groups: SERVICE_ACCOUNT,
-    reads: &[CachedKind::Namespaces],
+    reads: &[CachedKind::of::<NamespaceView>()],
     roles: &[Role {
         name: "phalanx-namespace",
         rights: &[
@@ -382,7 +402,7 @@ pub static NAMESPACE: ControlLoop = ControlLoop {
 fn start_namespace(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
     let context = controllers::namespace::NamespaceContext {
         client: process.client_of(this),
-        namespaces: process.caches.namespaces.clone(),
+        namespaces: process.cache(this),
         clock: process.clock.clone(),
         config: controllers::namespace::Config::default(),
         metrics: process.controller_metrics(),

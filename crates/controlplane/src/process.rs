@@ -12,7 +12,7 @@ use runtime::{Cache, Capabilities, ListWatchConfig, Recorder};
 use scheduler::{BindMonitor, Query, SchedulerHandle};
 use tokio::task::JoinHandle;
 
-use crate::caches::{CachedKind, Caches, task_name};
+use crate::caches::{CachedKind, Caches};
 use crate::config::{Component, Config};
 use crate::control_loop::ControlLoop;
 use crate::control_loops;
@@ -56,10 +56,10 @@ impl Process {
             None => clients,
             Some(wrap) => Arc::new(move |identity: &Identity| wrap(identity, clients(identity))) as ClientFactory,
         };
-        let (caches, scheduler) = (Caches::new(), SchedulerHandle::default());
+        let (caches, scheduler) = (Caches::new(&control_loops::cached_kinds()), SchedulerHandle::default());
         let (capabilities, tasks) = (Capabilities::everything(), BTreeMap::new());
         if config.components.contains(&Component::Scheduler) {
-            let (pods, pod_groups) = (caches.pods.clone(), caches.pod_groups.clone());
+            let (pods, pod_groups) = (caches.get().clone(), caches.get().clone());
             config.queries.open(Query { handle: scheduler.clone(), pods, pod_groups });
         }
         Process {
@@ -86,30 +86,26 @@ impl Process {
         self.client(&control_loop.identity())
     }
 
+    /// A cache that a control loop reads. Panics if the control loop does not declare the kind: its cache may be empty
+    /// in a process that runs only this control loop.
+    pub fn cache<V: View>(&self, control_loop: &ControlLoop) -> Cache<V> {
+        let kind = CachedKind::of::<V>();
+        let ControlLoop { name, reads, .. } = control_loop;
+        assert!(reads.contains(&kind), "control loop {name} reads {kind:?}, which its `reads` do not declare");
+        self.caches.get::<V>().clone()
+    }
+
     /// Starts the caches of `kinds`, and returns when each has synced.
     pub async fn start_caches(&mut self, kinds: &BTreeSet<CachedKind>) {
         let caches = self.caches.clone();
         for kind in kinds {
-            match kind {
-                CachedKind::Namespaces => self.start_cache(caches.namespaces.clone()),
-                CachedKind::Nodes => self.start_cache(caches.nodes.clone()),
-                CachedKind::PodGroups => self.start_cache(caches.pod_groups.clone()),
-                CachedKind::CompositePodGroups => self.start_cache(caches.composite_pod_groups.clone()),
-                CachedKind::Workloads => self.start_cache(caches.workloads.clone()),
-                CachedKind::CronJobs => self.start_cache(caches.cron_jobs.clone()),
-                CachedKind::Jobs => self.start_cache(caches.jobs.clone()),
-                CachedKind::Budgets => self.start_cache(caches.budgets.clone()),
-                CachedKind::Pods => self.start_cache(caches.pods.clone()),
-            }
+            let client = self.client(&identity::caches());
+            let list_and_watch = caches.erased(*kind).list_and_watch(client, self.list_watch.clone());
+            self.spawn(format!("caches/{}", kind.resource().plural), list_and_watch);
         }
-        caches.wait_for_sync(kinds).await;
-    }
-
-    fn start_cache<V: View>(&mut self, cache: Cache<V>) {
-        let client = self.client(&identity::caches());
-        let name = format!("caches/{}", task_name(&cache));
-        let list_watch = self.list_watch.clone();
-        self.spawn(name, runtime::list_and_watch(client, cache, list_watch));
+        for kind in kinds {
+            caches.erased(*kind).wait_for_sync().await;
+        }
     }
 
     /// Creates the simulated nodes that do not exist yet.

@@ -101,8 +101,16 @@ impl RemoteComponents {
     /// Starts every cache and no component, for a process that only reads.
     pub async fn start_caches_only(clock: Arc<dyn Clock>, random: Random, client: kube::Client) -> RemoteComponents {
         let config = Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default()) };
-        RemoteComponents::start_caches(clock, random, client, Health::default(), config, &CachedKind::ALL.into(), None)
-            .await
+        RemoteComponents::start_caches(
+            clock,
+            random,
+            client,
+            Health::default(),
+            config,
+            &control_loops::cached_kinds(),
+            None,
+        )
+        .await
     }
 
     async fn start_caches(
@@ -236,17 +244,12 @@ mod tests {
                 controllers: controllers.to_vec(),
                 ..Config::for_cluster(Cluster::default())
             };
-            kinds_read_by(&config).into_iter().collect::<Vec<CachedKind>>()
+            kinds_read_by(&config).into_iter().map(|kind| kind.resource().plural).collect::<Vec<&str>>()
         };
-        let groups = [CachedKind::Nodes, CachedKind::PodGroups, CachedKind::CompositePodGroups, CachedKind::Pods];
-        assert_eq!(only(Component::Scheduler, &[]), groups);
-        assert_eq!(only(Component::Nodes, &[&JOB, &NAMESPACE]), [CachedKind::Nodes, CachedKind::Pods]);
-        assert_eq!(only(Component::Controllers, &[&NAMESPACE]), [CachedKind::Namespaces]);
-        assert_eq!(only(Component::Controllers, &[&CRON_JOB, &TTL]), [CachedKind::CronJobs, CachedKind::Jobs]);
-        let job = only(Component::Controllers, &[&JOB]);
-        assert_eq!(
-            job,
-            [CachedKind::Namespaces, CachedKind::PodGroups, CachedKind::Workloads, CachedKind::Jobs, CachedKind::Pods]
-        );
+        assert_eq!(only(Component::Scheduler, &[]), ["nodes", "pods", "compositepodgroups", "podgroups"]);
+        assert_eq!(only(Component::Nodes, &[&JOB, &NAMESPACE]), ["nodes", "pods"]);
+        assert_eq!(only(Component::Controllers, &[&NAMESPACE]), ["namespaces"]);
+        assert_eq!(only(Component::Controllers, &[&CRON_JOB, &TTL]), ["cronjobs", "jobs"]);
+        assert_eq!(only(Component::Controllers, &[&JOB]), ["namespaces", "pods", "jobs", "podgroups", "workloads"]);
     }
 }

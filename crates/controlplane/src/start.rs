@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::gates::{Gate, Gates};
-use api::{Clock, Random, Revision};
+use api::gates::Gates;
+use api::views::View;
+use api::{Clock, Random};
 use apiserver::{ApiServer, ExtensionResponse, Identity};
 use futures::FutureExt;
-use runtime::ListWatchConfig;
+use runtime::{Cache, ListWatchConfig};
 use scheduler::{QueryResponse, SchedulerHandle};
 use store::{Committer, Store};
 
@@ -53,18 +54,10 @@ impl StartError {
 
 /// The kinds that the server serves. The caches of the others are synced and empty.
 fn served_kinds(gates: &Gates, caches: &Caches) -> BTreeSet<CachedKind> {
-    let mut kinds = BTreeSet::from(CachedKind::ALL);
-    if !gates.enabled(Gate::GenericWorkload) {
-        kinds.remove(&CachedKind::PodGroups);
-        kinds.remove(&CachedKind::Workloads);
-        caches.pod_groups.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
-        caches.workloads.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
-    }
-    if !gates.enabled(Gate::GenericWorkload) || !gates.enabled(Gate::CompositePodGroup) {
-        kinds.remove(&CachedKind::CompositePodGroups);
-        caches.composite_pod_groups.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
-    }
-    kinds
+    let (served, absent): (BTreeSet<_>, BTreeSet<_>) =
+        caches.kinds().partition(|kind| kind.resource().is_served(gates));
+    absent.into_iter().for_each(|kind| caches.erased(kind).sync_empty());
+    served
 }
 
 fn extension_response(reply: QueryResponse) -> ExtensionResponse {
@@ -138,6 +131,11 @@ impl ControlPlane {
     /// The shared caches.
     pub fn caches(&self) -> &Caches {
         &self.process.caches
+    }
+
+    /// The shared cache of one kind.
+    pub fn cache<V: View>(&self) -> &Cache<V> {
+        self.caches().get()
     }
 
     /// The scheduler, for queries.

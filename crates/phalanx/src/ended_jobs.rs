@@ -24,9 +24,9 @@ impl EndedJobs {
     /// Watches from now on.
     pub fn follow(caches: &Caches) -> EndedJobs {
         EndedJobs {
-            job_changes: caches.jobs.subscribe(),
-            group_changes: caches.pod_groups.subscribe(),
-            pod_changes: caches.pods.subscribe(),
+            job_changes: caches.get().subscribe(),
+            group_changes: caches.get().subscribe(),
+            pod_changes: caches.get().subscribe(),
             deleted_jobs: BTreeMap::new(),
             deleted_groups: BTreeMap::new(),
             ended_pods: BTreeMap::new(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::gates::Gates;
-use api::views::{PodView, View as _};
+use api::views::{JobView, NodeView, PodView, View as _, WorkloadView};
 use api::{Clock, Random, Revision, Timestamp};
 use controlplane::{Config, ControlPlane, ControlPlaneEnvironment};
 use http::Method;
@@ -152,7 +152,7 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
         pod_defaults,
     };
     let outcome = watch_until_ended(&plane, facts, ended_jobs, started + args.timeout).await;
-    let nodes = plane.caches().nodes.all();
+    let nodes = plane.cache::<NodeView>().all();
     let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
     let report = RunReport { works: &outcome.works, nodes, elapsed: started.elapsed() };
     match args.output {
@@ -167,17 +167,13 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
 
 /// Waits until the caches have the created objects, so that the first survey is complete.
 async fn wait_for_cache_sync(plane: &ControlPlane, created: &[Value]) {
-    let last = |kind: &str| {
-        let of_kind = created.iter().filter(|object| object["kind"] == kind);
+    for resource in api::kinds::ALL {
+        let of_kind = created.iter().filter(|object| object["kind"] == resource.kind);
         let versions = of_kind.filter_map(|object| object["metadata"]["resourceVersion"].as_str());
-        versions.filter_map(Revision::parse).max().unwrap_or_default()
-    };
-    let caches = plane.caches();
-    caches.workloads.wait_for_revision(last("Workload")).await;
-    caches.cron_jobs.wait_for_revision(last("CronJob")).await;
-    caches.jobs.wait_for_revision(last("Job")).await;
-    caches.pod_groups.wait_for_revision(last("PodGroup")).await;
-    caches.pods.wait_for_revision(last("Pod")).await;
+        if let Some(newest) = versions.filter_map(Revision::parse).max() {
+            plane.caches().wait_for_revision(resource, newest).await;
+        }
+    }
 }
 
 /// All PriorityClasses. The manifests are applied, and no other client can add one.
@@ -191,7 +187,7 @@ async fn priority_classes(plane: &ControlPlane) -> BTreeSet<String> {
 /// all manifests are applied.
 async fn refused_templates(plane: &ControlPlane) -> BTreeMap<String, String> {
     let (client, mut answers, mut refused) = (plane.client(), BTreeMap::new(), BTreeMap::new());
-    for job in plane.caches().jobs.all() {
+    for job in plane.cache::<JobView>().all() {
         let Some(raw) = &job.spec.template.raw else { continue };
         let template: Value = serde_json::from_str(raw.get()).unwrap_or_default();
         let namespace = job.metadata.namespace.as_str();
@@ -266,14 +262,14 @@ async fn add_remedies(plane: &ControlPlane, works: &mut [TrackedWork]) {
 
 fn survey_caches(plane: &ControlPlane, facts: &ClusterFacts, ended_jobs: &mut EndedJobs) -> Vec<TrackedWork> {
     let caches = plane.caches();
-    let workloads = caches.workloads.all();
+    let workloads = caches.get::<WorkloadView>().all();
     let mut snapshot = ClusterSnapshot {
         now: Timestamp::now(),
         workloads: workloads.iter().map(|workload| (workload.metadata.key(), workload.metadata.uid.clone())).collect(),
-        cron_jobs: caches.cron_jobs.all(),
-        jobs: caches.jobs.all(),
-        pod_groups: caches.pod_groups.all(),
-        pods: caches.pods.all(),
+        cron_jobs: caches.get().all(),
+        jobs: caches.get().all(),
+        pod_groups: caches.get().all(),
+        pods: caches.get().all(),
         waiting: plane.answers().refusals(),
         facts: facts.clone(),
     };

@@ -15,10 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::gates::Gates;
+use api::views::View;
 use api::{Revision, Timestamp};
 use controlplane::{Caches, Component, Config, ControlPlane, ControlPlaneEnvironment};
 use kube::Client;
 use nodes::cluster::Cluster;
+use runtime::Cache;
 use serde_json::Value;
 use store::{HistoryLimits, Op};
 use tokio::time::Instant;
@@ -188,6 +190,11 @@ impl TestCluster {
             TestBackend::Embedded { plane, .. } => plane.caches(),
             TestBackend::Kube(kube) => kube.caches(),
         }
+    }
+
+    /// The cache of one kind.
+    pub fn cache<V: View>(&self) -> &Cache<V> {
+        self.caches().get()
     }
 
     /// The control plane itself. Only the embedded cluster has it in this process.

@@ -72,6 +72,11 @@ impl ApiResource {
         if self.group.is_empty() { self.version().to_owned() } else { format!("{}/{}", self.group, self.version()) }
     }
 
+    /// The name of its objects in the store: `pods`, `batch/jobs`.
+    pub fn store_name(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}/{}", self.group, self.plural) }
+    }
+
     /// The collection's path over all namespaces.
     pub fn path(&self) -> String {
         self.collection_path("")

@@ -89,7 +89,7 @@ async fn store_with_groups(pairs: usize) -> anyhow::Result<Store> {
         try_join_all(posts).await?;
     }
     let all = async {
-        while plane.caches().pod_groups.len() < pairs {
+        while plane.cache::<PodGroupView>().len() < pairs {
             tokio::time::sleep(POLL).await;
         }
     };

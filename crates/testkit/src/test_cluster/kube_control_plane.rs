@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::views::View;
 use api::{Clock, Random, Timestamp};
 use controlplane::{Caches, Component, RemoteComponents};
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use runtime::request::{self, PatchKind};
-use runtime::{Cache, TokioClock, is_not_found};
+use runtime::{TokioClock, is_not_found};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -171,19 +170,8 @@ impl KubeControlPlane {
 
     /// Returns once the recorder has every write that the caches show.
     pub async fn wait_until_recorded(&self) {
-        let caches = self.caches();
-        for (resource, revision) in [
-            ("nodes", newest_revision(&caches.nodes)),
-            ("namespaces", newest_revision(&caches.namespaces)),
-            ("pods", newest_revision(&caches.pods)),
-            ("batch/cronjobs", newest_revision(&caches.cron_jobs)),
-            ("batch/jobs", newest_revision(&caches.jobs)),
-            ("policy/poddisruptionbudgets", newest_revision(&caches.budgets)),
-            ("scheduling.k8s.io/workloads", newest_revision(&caches.workloads)),
-            ("scheduling.k8s.io/podgroups", newest_revision(&caches.pod_groups)),
-            ("scheduling.k8s.io/compositepodgroups", newest_revision(&caches.composite_pod_groups)),
-        ] {
-            self.recorder.wait_for_revision(resource, revision).await;
+        for (resource, revision) in self.caches().newest_revisions() {
+            self.recorder.wait_for_revision(&resource.store_name(), revision).await;
         }
     }
 
@@ -200,10 +188,6 @@ fn user_of(component: Component) -> &'static str {
         Component::Scheduler => "system:kube-scheduler",
         Component::Nodes => "system:phalanx:nodes",
     }
-}
-
-fn newest_revision<V: View>(cache: &Cache<V>) -> api::Revision {
-    cache.all().iter().map(|object| object.meta().resource_version).max().unwrap_or_default()
 }
 
 /// The administrator's client or, by impersonation, that of a user.

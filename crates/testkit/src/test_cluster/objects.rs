@@ -53,22 +53,22 @@ impl TestCluster {
 
     /// The Jobs, by name.
     pub fn jobs(&self) -> Vec<Arc<JobView>> {
-        self.in_namespace(&self.caches().jobs)
+        self.in_namespace(self.caches().get())
     }
 
     /// The pods, by name.
     pub fn pods(&self) -> Vec<Arc<PodView>> {
-        self.in_namespace(&self.caches().pods)
+        self.in_namespace(self.caches().get())
     }
 
     /// The Workloads, by name.
     pub fn workloads(&self) -> Vec<Arc<WorkloadView>> {
-        self.in_namespace(&self.caches().workloads)
+        self.in_namespace(self.caches().get())
     }
 
     /// The PodGroups, by name.
     pub fn pod_groups(&self) -> Vec<Arc<PodGroupView>> {
-        self.in_namespace(&self.caches().pod_groups)
+        self.in_namespace(self.caches().get())
     }
 
     fn in_namespace<V: View>(&self, cache: &Cache<V>) -> Vec<Arc<V>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::views::{Condition, NamespaceView, ObjectKey};
+use api::views::{Condition, JobView, NamespaceView, ObjectKey, PodGroupView, PodView};
 use controlplane::Component;
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ async fn populate_namespace(cluster: &TestCluster) {
     }
     cluster
         .eventually("the gang runs", MINUTE, |cluster| {
-            let pods = cluster.caches().pods.all();
+            let pods = cluster.cache::<PodView>().all();
             (pods.iter().filter(|pod| pod.metadata.name.starts_with("runs-") && pod.node_name().is_some()).count() == 2)
                 .then_some(())
         })
@@ -42,7 +42,7 @@ async fn populate_namespace(cluster: &TestCluster) {
 }
 
 fn lab(cluster: &TestCluster) -> Option<std::sync::Arc<NamespaceView>> {
-    cluster.caches().namespaces.get(&ObjectKey::new("", "lab"))
+    cluster.cache::<NamespaceView>().get(&ObjectKey::new("", "lab"))
 }
 
 /// All objects in the namespace, from the history.
@@ -139,16 +139,16 @@ fn a_deleted_group_stays_until_its_pods_have_finished() {
             cluster.create(&pod(name).group("g").annotate("phalanx.dev/run-seconds", seconds).build()).await;
         }
         let bound = |cluster: &TestCluster| {
-            cluster.caches().pods.all().iter().all(|pod| pod.node_name().is_some()).then_some(())
+            cluster.cache::<PodView>().all().iter().all(|pod| pod.node_name().is_some()).then_some(())
         };
         cluster.eventually("bound", MINUTE, bound).await;
         cluster.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
         tokio::time::sleep(MINUTE).await;
         let key = ObjectKey::new("default", "g");
-        assert!(cluster.caches().pod_groups.get(&key).is_some_and(|group| group.metadata.is_deleting()));
+        assert!(cluster.cache::<PodGroupView>().get(&key).is_some_and(|group| group.metadata.is_deleting()));
         cluster
             .eventually("it is removed", MINUTE, |cluster| {
-                cluster.caches().pod_groups.get(&key).is_none().then_some(())
+                cluster.cache::<PodGroupView>().get(&key).is_none().then_some(())
             })
             .await;
         let history = cluster.history();
@@ -168,11 +168,11 @@ fn a_foreign_pod_blocks_neither_the_deletion_of_a_group_nor_of_its_job() {
     on_paused_clock(async {
         let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
         cluster.create(&job("train").pods(2).gang().annotate("phalanx.dev/run-seconds", "100000").build()).await;
-        let group = cluster.eventually("a group", MINUTE, |cluster| cluster.caches().pod_groups.all().pop()).await;
+        let group = cluster.eventually("a group", MINUTE, |cluster| cluster.cache::<PodGroupView>().all().pop()).await;
         cluster.create(&pod("foreign").group(&group.metadata.name).build()).await;
         cluster
             .eventually("the gang runs", MINUTE, |cluster| {
-                let pods = cluster.caches().pods.all();
+                let pods = cluster.cache::<PodView>().all();
                 (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(())
             })
             .await;
@@ -180,10 +180,11 @@ fn a_foreign_pod_blocks_neither_the_deletion_of_a_group_nor_of_its_job() {
         cluster.request("DELETE", path, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
         cluster
             .eventually("Job and group are deleted", MINUTE, |cluster| {
-                (cluster.caches().jobs.all().is_empty() && cluster.caches().pod_groups.all().is_empty()).then_some(())
+                (cluster.cache::<JobView>().all().is_empty() && cluster.cache::<PodGroupView>().all().is_empty())
+                    .then_some(())
             })
             .await;
-        let left = cluster.caches().pods.all();
+        let left = cluster.cache::<PodView>().all();
         assert_eq!(left.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>(), ["foreign"]);
         assert_eq!(left[0].node_name(), None, "it waits for another group of that name");
     });
@@ -196,7 +197,7 @@ fn an_unused_group_is_deleted_at_once() {
         let group = json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}});
         cluster.create(&group).await;
         cluster.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
-        let is_deleted = |cluster: &TestCluster| cluster.caches().pod_groups.all().is_empty().then_some(());
+        let is_deleted = |cluster: &TestCluster| cluster.cache::<PodGroupView>().all().is_empty().then_some(());
         cluster.eventually("it is removed", Duration::from_secs(5), is_deleted).await;
     });
 }

@@ -1,5 +1,6 @@
 //! A running control plane creates the objects that the library compiles, and updates them with the Job.
 
+use api::views::{JobView, PodGroupView, PodView, WorkloadView};
 use std::time::Duration;
 
 use controllers::job::scheduling::compile_objects;
@@ -50,7 +51,11 @@ fn the_jobs_of_the_proposal_get_the_objects_that_compile_prints() {
             let (job, workload, group) = cluster
                 .eventually("the objects exist", MINUTE, |cluster| {
                     let caches = cluster.caches();
-                    Some((caches.jobs.all().pop()?, caches.workloads.all().pop()?, caches.pod_groups.all().pop()?))
+                    Some((
+                        caches.get::<JobView>().all().pop()?,
+                        caches.get::<WorkloadView>().all().pop()?,
+                        caches.get::<PodGroupView>().all().pop()?,
+                    ))
                 })
                 .await;
             let (want_workload, want_group) = compile_objects(&job, &workload.metadata.uid).unwrap().unwrap();
@@ -77,10 +82,11 @@ fn a_resized_gang_keeps_its_objects() {
         let train = job("train").pods(4).indexed().gang().annotate("phalanx.dev/run-seconds", "600").build();
         cluster.create(&train).await;
         let counts = |cluster: &TestCluster| {
-            let (workload, group) = (cluster.caches().workloads.all().pop()?, cluster.caches().pod_groups.all().pop()?);
+            let (workload, group) =
+                (cluster.cache::<WorkloadView>().all().pop()?, cluster.cache::<PodGroupView>().all().pop()?);
             let templates = workload.spec.pod_group_templates.as_ref()?;
             let min_count = templates[0].scheduling_policy.gang.as_ref()?.min_count;
-            let running = cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+            let running = cluster.cache::<PodView>().all().iter().filter(|pod| pod.node_name().is_some()).count();
             Some((
                 (min_count, group.min_count()?, running),
                 (workload.metadata.uid.clone(), group.metadata.uid.clone()),

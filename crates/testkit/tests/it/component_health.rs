@@ -1,5 +1,6 @@
 //! `/readyz` and `/livez` of a component while its server does not respond.
 
+use api::views::PodView;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -139,7 +140,7 @@ fn a_scheduler_with_dead_connections_recovers_when_the_server_responds_again() {
         assert_eq!(code(&health, "/readyz"), 500);
         cluster.create(&job("late").pods(4).gang().gpus(1).run_forever().build()).await;
         lost.send_replace(false);
-        let bound = || cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let bound = || cluster.cache::<PodView>().all().iter().filter(|pod| pod.node_name().is_some()).count();
         let began = Instant::now();
         while bound() < 4 {
             supervise(&mut components, Duration::from_millis(500)).await;
@@ -194,7 +195,7 @@ fn binds_that_never_complete_fail_liveness() {
         cluster.faults().clear();
         supervise(&mut components, SECONDS_20).await;
         assert_eq!(code(&health, "/livez"), 200);
-        let bound = cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let bound = cluster.cache::<PodView>().all().iter().filter(|pod| pod.node_name().is_some()).count();
         assert_eq!(bound, 4);
         components.stop().await;
     });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::views::ObjectKey;
+use api::views::{JobView, ObjectKey};
 use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
@@ -303,7 +303,7 @@ fn a_foreign_job_with_a_scheduled_name_is_left_alone_with_an_event() {
         let names: Vec<_> = starts(&cluster).into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(names, [1, 2], "theirs, then ours");
         assert!(reasons(&cluster).contains("FailedCreate"));
-        let theirs = cluster.caches().jobs.get(&ObjectKey::new("default", format!("c-{}", NEW_YEAR + 1))).unwrap();
+        let theirs = cluster.cache::<JobView>().get(&ObjectKey::new("default", format!("c-{}", NEW_YEAR + 1))).unwrap();
         assert!(theirs.metadata.owner_references.is_empty());
     });
 }

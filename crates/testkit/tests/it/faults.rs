@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Random;
-use api::views::{Condition, JobView};
+use api::views::{Condition, JobView, PodGroupView, PodView, WorkloadView};
 use controlplane::{Component, Config, Health, RemoteComponents};
 use nodes::cluster::Cluster;
 use runtime::{Backoff, TokioClock};
@@ -103,9 +103,9 @@ async fn run(case: &str, rules: impl IntoIterator<Item = FaultRule>) -> Finished
 
 /// The Job, once it has finished and the finalizers of its pods are removed.
 fn finished_job(cluster: &TestCluster) -> Option<Arc<JobView>> {
-    let job = cluster.caches().jobs.all().pop()?;
+    let job = cluster.cache::<JobView>().all().pop()?;
     let is_finished = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
-    let has_finalizers = cluster.caches().pods.all().iter().any(|pod| !pod.metadata.finalizers.is_empty());
+    let has_finalizers = cluster.cache::<PodView>().all().iter().any(|pod| !pod.metadata.finalizers.is_empty());
     (is_finished && !has_finalizers).then_some(job)
 }
 
@@ -157,9 +157,16 @@ impl FinishedRun {
         let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
         assert!(uncounted.succeeded.is_empty() && uncounted.failed.is_empty(), "{case}: {uncounted:?}");
         let caches = self.cluster.caches();
-        assert_eq!((caches.workloads.all().len(), caches.pod_groups.all().len()), (1, 1), "{case}: created once");
-        assert!(caches.pods.all().iter().all(|pod| pod.group_name().is_some()), "{case}: no pod outside the group");
-        assert_eq!(caches.pods.all().len(), pods, "{case}: there are no extra pods");
+        assert_eq!(
+            (caches.get::<WorkloadView>().all().len(), caches.get::<PodGroupView>().all().len()),
+            (1, 1),
+            "{case}: created once"
+        );
+        assert!(
+            caches.get::<PodView>().all().iter().all(|pod| pod.group_name().is_some()),
+            "{case}: no pod outside the group"
+        );
+        assert_eq!(caches.get::<PodView>().all().len(), pods, "{case}: there are no extra pods");
     }
 
     /// Asserts the end state and the invariants at every write.
@@ -415,7 +422,7 @@ fn gangs_stay_whole_and_nodes_within_capacity_whichever_bind_fails() {
                 }
                 cluster
                     .eventually(&case, BUDGET, |cluster| {
-                        cluster.caches().jobs.all().iter().all(|job| job.status.succeeded == 3).then_some(())
+                        cluster.cache::<JobView>().all().iter().all(|job| job.status.succeeded == 3).then_some(())
                     })
                     .await;
                 assert_eq!(cluster.faults().counts(rule).applied, 1, "{case}");
@@ -438,7 +445,7 @@ fn deleting_a_job_deletes_everything_whichever_garbage_collector_request_fails()
         cluster.create(&job("gone").pods(3).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
         cluster
             .eventually(case, BUDGET, |cluster| {
-                cluster.caches().jobs.all().pop().filter(|job| job.status.ready == Some(3))
+                cluster.cache::<JobView>().all().pop().filter(|job| job.status.ready == Some(3))
             })
             .await;
         let rule = cluster.inject_fault(rule);
@@ -447,8 +454,10 @@ fn deleting_a_job_deletes_everything_whichever_garbage_collector_request_fails()
         cluster
             .eventually(case, BUDGET, |cluster| {
                 let caches = cluster.caches();
-                let left = caches.pods.all().len() + caches.pod_groups.all().len() + caches.workloads.all().len();
-                (left == 0 && caches.jobs.all().is_empty()).then_some(())
+                let left = caches.get::<PodView>().all().len()
+                    + caches.get::<PodGroupView>().all().len()
+                    + caches.get::<WorkloadView>().all().len();
+                (left == 0 && caches.get::<JobView>().all().is_empty()).then_some(())
             })
             .await;
         cluster.faults().counts(rule).applied

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::views::{Condition, JobView, PodView};
+use api::views::{Condition, JobView, NodeView, PodGroupView, PodView};
 use api::{Random, Timestamp};
 use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
@@ -22,7 +22,7 @@ async fn cordon(cluster: &TestCluster, node: &str, cordoned: bool) {
 }
 
 async fn cordon_all(cluster: &TestCluster, cordoned: bool) {
-    for node in cluster.caches().nodes.all() {
+    for node in cluster.cache::<NodeView>().all() {
         cordon(cluster, &node.metadata.name, cordoned).await;
     }
 }
@@ -30,11 +30,11 @@ async fn cordon_all(cluster: &TestCluster, cordoned: bool) {
 /// Pods that are bound, not finished and not being deleted.
 fn count_bound(cluster: &TestCluster) -> usize {
     let bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.is_finished() && !pod.metadata.is_deleting();
-    cluster.caches().pods.all().iter().filter(bound).count()
+    cluster.cache::<PodView>().all().iter().filter(bound).count()
 }
 
 fn degraded_condition(cluster: &TestCluster, status: &str) -> Option<Condition> {
-    let group = cluster.caches().pod_groups.all().pop()?;
+    let group = cluster.cache::<PodGroupView>().all().pop()?;
     let found = group.status.conditions.iter().find(|condition| condition.kind == "Degraded");
     found.filter(|condition| condition.status == status).cloned()
 }
@@ -66,12 +66,12 @@ fn a_running_gang_is_degraded_while_it_lacks_a_pod() {
         cluster.eventually("all four are bound", MINUTE, |cluster| (count_bound(cluster) == 4).then_some(())).await;
         cluster
             .eventually("the condition is written", MINUTE, |cluster| {
-                let group = cluster.caches().pod_groups.all().pop()?;
+                let group = cluster.cache::<PodGroupView>().all().pop()?;
                 Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
             })
             .await;
         cordon_all(&cluster, true).await;
-        let one = cluster.caches().pods.all().pop().unwrap().metadata.name.clone();
+        let one = cluster.cache::<PodView>().all().pop().unwrap().metadata.name.clone();
         cluster.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
         let degraded =
             cluster.eventually("the gang is degraded", MINUTE, |cluster| degraded_condition(cluster, "True")).await;
@@ -145,8 +145,7 @@ async fn wait_until_complete(cluster: &TestCluster) {
     cluster
         .eventually("the Job completes", 15 * MINUTE, |cluster| {
             cluster
-                .caches()
-                .jobs
+                .cache::<JobView>()
                 .all()
                 .pop()
                 .filter(|job| job.status.completion_time.is_some() && job.status.failed == 0)
@@ -192,14 +191,14 @@ fn a_degraded_gang_keeps_its_pods_when_the_scheduler_restarts() {
         cluster.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
         cluster
             .eventually("it is bound and its condition is written", MINUTE, |cluster| {
-                let group = cluster.caches().pod_groups.all().pop()?;
+                let group = cluster.cache::<PodGroupView>().all().pop()?;
                 (count_bound(cluster) == 4
                     && Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled"))
                 .then_some(())
             })
             .await;
         cordon_all(&cluster, true).await;
-        let one = cluster.caches().pods.all().pop().unwrap().metadata.name.clone();
+        let one = cluster.cache::<PodView>().all().pop().unwrap().metadata.name.clone();
         cluster.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
         cluster.eventually("one is missing", MINUTE, |cluster| (count_bound(cluster) == 3).then_some(())).await;
         cluster.restart_component(Component::Scheduler);
@@ -218,7 +217,7 @@ fn gang(name: &str) -> serde_json::Value {
 
 fn count_complete(cluster: &TestCluster) -> usize {
     let complete = |job: &&Arc<JobView>| job.status.completion_time.is_some();
-    cluster.caches().jobs.all().iter().filter(complete).count()
+    cluster.cache::<JobView>().all().iter().filter(complete).count()
 }
 
 // Shows: S000-67
@@ -244,7 +243,8 @@ fn large_gangs_all_finish_among_other_workloads() {
                 cluster.create(&basic.annotate("phalanx.dev/run-seconds", "30").build()).await;
             }
         }
-        let nodes: Vec<String> = cluster.caches().nodes.all().iter().map(|node| node.metadata.name.clone()).collect();
+        let nodes: Vec<String> =
+            cluster.cache::<NodeView>().all().iter().map(|node| node.metadata.name.clone()).collect();
         let (mut round, limit) = (0, one * GANGS as u32 * 12 / 10);
         while count_complete(&cluster) < GANGS + GANGS / 5 {
             let took = cluster.now().duration_since(begun).unsigned_abs();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::views::{Condition, PodPhase, PodView};
+use api::views::{Condition, NodeView, PodPhase, PodView};
 use controlplane::Component;
 use serde_json::{Value, json};
 use testkit::fault::{Fault, FaultRule, writes};
@@ -61,7 +61,7 @@ async fn until_phase(cluster: &TestCluster, phase: PodPhase, count: usize) {
 }
 
 async fn cordon_all(cluster: &TestCluster, cordoned: bool) {
-    for node in cluster.caches().nodes.all() {
+    for node in cluster.cache::<NodeView>().all() {
         let path = format!("/api/v1/nodes/{}", node.metadata.name);
         cluster.request("PATCH", &path, &json!({"spec": {"unschedulable": cordoned}})).await.unwrap();
     }

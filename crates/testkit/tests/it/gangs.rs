@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::views::{Condition, JobView, PodGroupView};
+use api::views::{Condition, JobView, PodGroupView, PodView, WorkloadView};
 use controlplane::Component;
 use serde_json::json;
 use testkit::fault::{Fault, FaultRule, InjectedStatus, writes};
@@ -41,13 +41,13 @@ fn a_gang_of_eight_with_capacity_for_seven_binds_no_pod() {
         cluster.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "100000").build()).await;
         cluster
             .eventually("the filler runs", MINUTE, |cluster| {
-                cluster.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
+                cluster.cache::<PodView>().all().iter().any(|pod| pod.node_name().is_some()).then_some(())
             })
             .await;
         cluster.create(&job("eight").pods(8).indexed().gang().gpus(1).build()).await;
         let refused = cluster
             .eventually("the group is refused", MINUTE, |cluster| {
-                let group = cluster.caches().pod_groups.all().pop()?;
+                let group = cluster.cache::<PodGroupView>().all().pop()?;
                 initially_scheduled(&group).filter(|condition| condition.status == "False")
             })
             .await;
@@ -69,14 +69,14 @@ fn a_waiting_gang_starts_as_soon_as_capacity_is_freed() {
             .await;
         cluster
             .eventually("the filler is placed", MINUTE, |cluster| {
-                cluster.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
+                cluster.cache::<PodView>().all().iter().any(|pod| pod.node_name().is_some()).then_some(())
             })
             .await;
         cluster.create(&job("eight").pods(8).indexed().gang().gpus(1).build()).await;
         let budget = Duration::from_secs(200);
         cluster
             .eventually("the gang completes", budget, |cluster| {
-                cluster.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8)
+                cluster.cache::<JobView>().all().pop().filter(|job| job.status.succeeded == 8)
             })
             .await;
         let history = cluster.history();
@@ -108,7 +108,8 @@ fn a_gang_of_two_pod_sizes_starts_when_a_small_pod_is_deleted() {
         }
         cluster
             .eventually("both run", MINUTE, |cluster| {
-                (cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(())
+                (cluster.cache::<PodView>().all().iter().filter(|pod| pod.node_name().is_some()).count() == 2)
+                    .then_some(())
             })
             .await;
         cluster
@@ -123,7 +124,7 @@ fn a_gang_of_two_pod_sizes_starts_when_a_small_pod_is_deleted() {
         }
         cluster
             .eventually("the gang is refused", MINUTE, |cluster| {
-                let group = cluster.caches().pod_groups.all().pop()?;
+                let group = cluster.cache::<PodGroupView>().all().pop()?;
                 initially_scheduled(&group).filter(|condition| condition.status == "False")
             })
             .await;
@@ -132,7 +133,11 @@ fn a_gang_of_two_pod_sizes_starts_when_a_small_pod_is_deleted() {
         cluster
             .eventually("the gang is placed", Duration::from_secs(5), |cluster| {
                 let is_placed = |name: &str| {
-                    cluster.caches().pods.all().iter().any(|pod| pod.metadata.name == name && pod.node_name().is_some())
+                    cluster
+                        .cache::<PodView>()
+                        .all()
+                        .iter()
+                        .any(|pod| pod.metadata.name == name && pod.node_name().is_some())
                 };
                 (is_placed("leader") && is_placed("worker")).then_some(())
             })
@@ -144,8 +149,9 @@ fn a_gang_of_two_pod_sizes_starts_when_a_small_pod_is_deleted() {
 fn a_small_pod_is_placed_while_ten_gangs_wait() {
     on_test_cluster(async {
         let cluster = TestCluster::start(3, 2).await;
-        let placed =
-            |cluster: &TestCluster| cluster.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let placed = |cluster: &TestCluster| {
+            cluster.cache::<PodView>().all().iter().filter(|pod| pod.node_name().is_some()).count()
+        };
         for number in 0..10 {
             let long = pod(&format!("long-{number}")).gpus(1).annotate("phalanx.dev/run-seconds", "100000");
             cluster.create(&long.build()).await;
@@ -156,7 +162,7 @@ fn a_small_pod_is_placed_while_ten_gangs_wait() {
         }
         cluster
             .eventually("all gangs wait", MINUTE, |cluster| {
-                let groups = cluster.caches().pod_groups.all();
+                let groups = cluster.cache::<PodGroupView>().all();
                 let refused = groups
                     .iter()
                     .filter_map(|group| initially_scheduled(group))
@@ -170,8 +176,7 @@ fn a_small_pod_is_placed_while_ten_gangs_wait() {
         cluster
             .eventually("the small pod is placed", MINUTE + MINUTE / 2, |cluster| {
                 cluster
-                    .caches()
-                    .pods
+                    .cache::<PodView>()
                     .all()
                     .iter()
                     .any(|pod| pod.metadata.name == "small" && pod.node_name().is_some())
@@ -198,7 +203,7 @@ fn competing_gangs_are_never_partial_and_all_finish() {
             cluster
                 .eventually("all three complete", MINUTE, |cluster| {
                     let complete = |job: &&Arc<JobView>| job.status.completion_time.is_some();
-                    (cluster.caches().jobs.all().iter().filter(complete).count() == 3).then_some(())
+                    (cluster.cache::<JobView>().all().iter().filter(complete).count() == 3).then_some(())
                 })
                 .await;
             // The capacity is enough for one gang and a third. If binds of a gang began before the last one was bound
@@ -223,19 +228,18 @@ fn a_job_without_scheduling_fields_is_placed_pod_by_pod() {
         cluster.create(&plain.build()).await;
         cluster
             .eventually("eight run while four wait", MINUTE, |cluster| {
-                let pods = cluster.caches().pods.all();
+                let pods = cluster.cache::<PodView>().all();
                 let bound = pods.iter().filter(|pod| pod.node_name().is_some()).count();
                 (pods.len() == 12 && bound == 8).then_some(())
             })
             .await;
-        let group = cluster.caches().pod_groups.all().pop().unwrap();
+        let group = cluster.cache::<PodGroupView>().all().pop().unwrap();
         assert_eq!(group.min_count(), None, "the default policy is Basic");
-        assert_eq!(cluster.caches().workloads.all().len(), 1, "a Basic Job has a Workload too");
+        assert_eq!(cluster.cache::<WorkloadView>().all().len(), 1, "a Basic Job has a Workload too");
         cluster
             .eventually("all complete", 3 * MINUTE, |cluster| {
                 cluster
-                    .caches()
-                    .jobs
+                    .cache::<JobView>()
                     .all()
                     .pop()
                     .filter(|job| job.status.succeeded == 12 && job.status.completion_time.is_some())
@@ -263,11 +267,11 @@ fn a_user_created_pod_group_works_without_a_workload() {
             "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}},
         });
         cluster.advance(Duration::from_secs(5)).await;
-        assert!(cluster.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
+        assert!(cluster.cache::<PodView>().all().iter().all(|pod| pod.node_name().is_none()));
         cluster.create(&group).await;
         cluster
             .eventually("all four are placed", MINUTE, |cluster| {
-                let pods = cluster.caches().pods.all();
+                let pods = cluster.cache::<PodView>().all();
                 (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 4).then_some(())
             })
             .await;
@@ -282,14 +286,14 @@ fn a_gang_that_cannot_fit_has_all_its_pods_and_none_is_placed() {
         cluster.create(&gang.build()).await;
         cluster
             .eventually("the group is refused", MINUTE, |cluster| {
-                let group = cluster.caches().pod_groups.all().pop()?;
+                let group = cluster.cache::<PodGroupView>().all().pop()?;
                 initially_scheduled(&group).filter(|condition| condition.status == "False")
             })
             .await;
         cluster.advance(MINUTE).await;
         let created = cluster.history().iter().filter(|c| c.resource == "pods" && c.created).count();
         assert_eq!(created, 72, "one pod for each index");
-        assert!(cluster.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
+        assert!(cluster.cache::<PodView>().all().iter().all(|pod| pod.node_name().is_none()));
     });
 }
 
@@ -302,13 +306,13 @@ fn a_gang_completes_when_every_component_is_restarted_once() {
         cluster.create(&gang.annotate("phalanx.dev/run-seconds", &cluster.scaled_seconds(60)).build()).await;
         for (component, pods) in [(Component::Controllers, 1), (Component::Scheduler, 16), (Component::Nodes, 16)] {
             cluster
-                .eventually("pods exist", MINUTE, |cluster| (cluster.caches().pods.len() >= pods).then_some(()))
+                .eventually("pods exist", MINUTE, |cluster| (cluster.cache::<PodView>().len() >= pods).then_some(()))
                 .await;
             cluster.restart_component(component);
         }
         cluster
             .eventually("the gang completes", 3 * MINUTE, |cluster| {
-                cluster.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
+                cluster.cache::<JobView>().all().pop().filter(|job| job.status.completion_time.is_some())
             })
             .await;
         let history = cluster.history();
@@ -329,7 +333,7 @@ fn a_gang_completes_when_every_third_bind_gets_429() {
         cluster.create(&job("steady").pods(16).indexed().gang().gpus(1).build()).await;
         cluster
             .eventually("the gang completes", 3 * MINUTE, |cluster| {
-                cluster.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
+                cluster.cache::<JobView>().all().pop().filter(|job| job.status.completion_time.is_some())
             })
             .await;
         assert!(cluster.faults().counts(rule).applied >= 5, "sixteen binds and the retries");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::gates::{AutoGang, Gate, Gates};
-use api::views::Condition;
+use api::views::{Condition, JobView, PodGroupView, PodView, WorkloadView};
 use controlplane::{Config, ControlPlane, ControlPlaneEnvironment};
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn config(gates: Gates) -> Config {
 }
 
 fn all_complete(cluster: &TestCluster, jobs: usize) -> Option<()> {
-    let all = cluster.caches().jobs.all();
+    let all = cluster.cache::<JobView>().all();
     (all.len() == jobs && all.iter().all(|job| Condition::is_true(&job.status.conditions, "Complete"))).then_some(())
 }
 
@@ -30,10 +30,10 @@ fn auto_gang_creates_groups_only_for_indexed_jobs_that_run_all_pods_at_once() {
         cluster.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
         cluster.create(&job("plain").pods(3).build()).await;
         cluster.eventually("complete", 3 * MINUTE, |cluster| all_complete(cluster, 3)).await;
-        let groups = cluster.caches().pod_groups.all();
+        let groups = cluster.cache::<PodGroupView>().all();
         let counts: Vec<Option<i32>> = groups.iter().map(|group| group.min_count()).collect();
-        assert_eq!((counts, cluster.caches().workloads.all().len()), (vec![Some(8)], 1));
-        for pod in cluster.caches().pods.all() {
+        assert_eq!((counts, cluster.cache::<WorkloadView>().all().len()), (vec![Some(8)], 1));
+        for pod in cluster.cache::<PodView>().all() {
             assert_eq!(pod.group_name().is_some(), pod.metadata.name.starts_with("whole-"), "{}", pod.metadata.name);
         }
     });
@@ -115,7 +115,7 @@ fn jobs_that_auto_gang_skips_can_be_resized() {
             let of = |pod: &&std::sync::Arc<api::views::PodView>| {
                 pod.metadata.name.starts_with(&format!("{name}-")) && pod.node_name().is_some()
             };
-            cluster.caches().pods.all().iter().filter(of).count()
+            cluster.cache::<PodView>().all().iter().filter(of).count()
         };
         for name in ["opted-out", "owned", "basic", "names", "plain"] {
             cluster.eventually(name, 3 * MINUTE, |cluster| (sized(cluster, name) == 6).then_some(())).await;
@@ -173,11 +173,11 @@ fn objects_are_created_only_while_the_gate_is_on_and_never_for_jobs_with_pods() 
         let long = |name: &str| job(name).pods(2).gang().annotate("phalanx.dev/run-seconds", "100000");
         let off = Gates::default().with(Gate::WorkloadWithJob, false);
         let groups_of = |plane: &ControlPlane, name: &str| {
-            let groups = plane.caches().pod_groups.all();
+            let groups = plane.cache::<PodGroupView>().all();
             groups.iter().filter(|group| group.metadata.name.starts_with(name)).count()
         };
         let running = |plane: &ControlPlane, name: &str| {
-            let pods = plane.caches().pods.all();
+            let pods = plane.cache::<PodView>().all();
             pods.iter().filter(|pod| pod.metadata.name.starts_with(name) && pod.node_name().is_some()).count() == 2
         };
 
@@ -185,7 +185,7 @@ fn objects_are_created_only_while_the_gate_is_on_and_never_for_jobs_with_pods() 
         post_job(&plane, &long("early").build()).await;
         post_job(&plane, &long("held").spec("suspend", true).build()).await;
         wait_until(&plane, "plain pods run", |plane| running(plane, "early")).await;
-        assert!(plane.caches().workloads.all().is_empty() && plane.caches().pod_groups.all().is_empty());
+        assert!(plane.cache::<WorkloadView>().all().is_empty() && plane.cache::<PodGroupView>().all().is_empty());
         plane.stop().await;
 
         let plane = start(&environment, Gates::default()).await;
@@ -201,7 +201,7 @@ fn objects_are_created_only_while_the_gate_is_on_and_never_for_jobs_with_pods() 
         post_job(&plane, &long("late").build()).await;
         send(&plane, "PATCH", "/stored", &json!({"spec": {"suspend": false}})).await;
         wait_until(&plane, "plain pods run again", |plane| running(plane, "late") && running(plane, "stored")).await;
-        let pods = plane.caches().pods.all();
+        let pods = plane.cache::<PodView>().all();
         let grouped = pods.iter().filter(|pod| pod.group_name().is_some());
         assert!(grouped.map(|pod| pod.metadata.name.as_str()).all(|name| name.starts_with("fresh")));
         assert_eq!((groups_of(&plane, "late"), groups_of(&plane, "fresh")), (0, 1), "existing groups stay");
@@ -209,7 +209,7 @@ fn objects_are_created_only_while_the_gate_is_on_and_never_for_jobs_with_pods() 
         let member = pods.iter().find(|pod| pod.group_name().is_some()).unwrap().metadata.name.clone();
         delete_pod(&plane, &member).await;
         wait_until(&plane, "a pod without a group replaces it", |plane| {
-            let pods = plane.caches().pods.all();
+            let pods = plane.cache::<PodView>().all();
             let fresh = pods.iter().filter(|pod| pod.metadata.name.starts_with("fresh") && pod.node_name().is_some());
             fresh.filter(|pod| pod.group_name().is_none()).count() == 1 && running(plane, "fresh")
         })

@@ -1,5 +1,6 @@
 //! Groups as independent objects: their lifetime, their state, and what the scheduler reads of them.
 
+use api::views::{JobView, PodGroupView, PodView, WorkloadView};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SCHEDULING: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default";
 
 fn all_bound(cluster: &TestCluster, count: usize) -> Option<()> {
-    let pods = cluster.caches().pods.all();
+    let pods = cluster.cache::<PodView>().all();
     (pods.len() == count && pods.iter().all(|pod| pod.node_name().is_some())).then_some(())
 }
 
@@ -24,20 +25,21 @@ fn a_group_survives_the_deletion_of_its_workload() {
         let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
         cluster.create(&job("train").pods(4).gang().annotate("phalanx.dev/run-seconds", "100").build()).await;
         cluster.eventually("the gang runs", MINUTE, |cluster| all_bound(cluster, 4)).await;
-        let workload = cluster.caches().workloads.all().pop().unwrap();
-        let group = cluster.caches().pod_groups.all().pop().unwrap();
+        let workload = cluster.cache::<WorkloadView>().all().pop().unwrap();
+        let group = cluster.cache::<PodGroupView>().all().pop().unwrap();
         let path = format!("{SCHEDULING}/workloads/{}", workload.metadata.name);
         cluster.request("DELETE", &path, &json!({})).await.unwrap();
         cluster
             .eventually("the Workload is deleted", MINUTE, |cluster| {
-                cluster.caches().workloads.all().is_empty().then_some(())
+                cluster.cache::<WorkloadView>().all().is_empty().then_some(())
             })
             .await;
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let left = cluster.caches().pod_groups.all();
+        let left = cluster.cache::<PodGroupView>().all();
         assert_eq!(left.iter().map(|left| &left.metadata.uid).collect::<Vec<_>>(), [&group.metadata.uid]);
         assert!(!left[0].metadata.is_deleting(), "it does not belong to its Workload");
-        let done = |cluster: &TestCluster| cluster.caches().jobs.all().pop().filter(|job| job.status.succeeded == 4);
+        let done =
+            |cluster: &TestCluster| cluster.cache::<JobView>().all().pop().filter(|job| job.status.succeeded == 4);
         cluster.eventually("the Job completes", 3 * MINUTE, done).await;
     });
 }
@@ -81,7 +83,7 @@ fn the_state_of_a_group_is_written_only_to_that_group() {
         }
         cluster
             .eventually("all complete", 3 * MINUTE, |cluster| {
-                cluster.caches().jobs.all().iter().all(|job| job.status.completion_time.is_some()).then_some(())
+                cluster.cache::<JobView>().all().iter().all(|job| job.status.completion_time.is_some()).then_some(())
             })
             .await;
         let history = cluster.history();
@@ -96,7 +98,7 @@ fn the_state_of_a_group_is_written_only_to_that_group() {
         let groups = writes("scheduling.k8s.io/podgroups");
         assert!(groups.len() == 3 && groups.iter().all(|count| (2..=3).contains(count)), "{groups:?}");
         for change in history.iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups") {
-            let others = cluster.caches().pod_groups.all();
+            let others = cluster.cache::<PodGroupView>().all();
             let others = others.iter().map(|group| group.metadata.name.as_str()).filter(|name| *name != change.name());
             let text = change.object.to_string();
             others.for_each(|other| assert!(!text.contains(other), "{other} is in {text}"));
@@ -115,11 +117,12 @@ fn the_example_of_the_proposal_is_a_gang_of_eight() {
             TestCluster::with_config(3, Config { gates, ..Config::for_cluster(Cluster::default_of(1)) }).await;
         cluster.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "training"}})).await.unwrap();
         cluster.request("POST", "/apis/batch/v1/namespaces/training/jobs", &manifest).await.unwrap();
-        let done = |cluster: &TestCluster| cluster.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8);
+        let done =
+            |cluster: &TestCluster| cluster.cache::<JobView>().all().pop().filter(|job| job.status.succeeded == 8);
         cluster.eventually("it completes", 3 * MINUTE, done).await;
-        let group = cluster.caches().pod_groups.all().pop().unwrap();
+        let group = cluster.cache::<PodGroupView>().all().pop().unwrap();
         assert_eq!(group.min_count(), Some(8));
-        let workload = cluster.caches().workloads.all().pop().unwrap();
+        let workload = cluster.cache::<WorkloadView>().all().pop().unwrap();
         let templates = workload.spec.pod_group_templates.clone().unwrap();
         let counts: Vec<_> = templates.iter().map(|t| t.scheduling_policy.gang.as_ref().map(|g| g.min_count)).collect();
         assert_eq!(counts, [Some(8)]);
@@ -139,8 +142,9 @@ fn while_the_gates_are_off_pods_of_groups_are_placed_one_by_one() {
         let environment = testkit::virtual_time::environment(9, origin, store::HistoryLimits::default());
         let config = |gates: Gates| Config { gates, ..Config::for_cluster(Cluster::default_of(1)) };
         let off = Gate::ALL.into_iter().fold(Gates::default(), |gates, gate| gates.with(gate, false));
-        let bound =
-            |plane: &ControlPlane| plane.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let bound = |plane: &ControlPlane| {
+            plane.cache::<PodView>().all().iter().filter(|pod| pod.node_name().is_some()).count()
+        };
         let wait = async || tokio::time::sleep(MINUTE).await;
 
         let plane = ControlPlane::start(environment.clone(), config(Gates::default())).await.unwrap();
@@ -161,7 +165,7 @@ fn while_the_gates_are_off_pods_of_groups_are_placed_one_by_one() {
 
         let plane = ControlPlane::start(environment, config(Gates::default())).await.unwrap();
         wait().await;
-        assert_eq!(plane.caches().pod_groups.all().len(), 1, "the group is served again");
+        assert_eq!(plane.cache::<PodGroupView>().all().len(), 1, "the group is served again");
         assert_eq!(bound(&plane), 8, "running pods keep running");
         plane.stop().await;
     });

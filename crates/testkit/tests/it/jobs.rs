@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::views::{Condition, JobView};
+use api::views::{Condition, JobView, PodGroupView, PodView, WorkloadView};
 use controlplane::Component;
 use nodes::cluster::Cluster;
 use serde_json::json;
@@ -12,7 +12,7 @@ use testkit::{TestCluster, job, on_paused_clock};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn finished(cluster: &TestCluster) -> Option<std::sync::Arc<JobView>> {
-    let job = cluster.caches().jobs.all().pop()?;
+    let job = cluster.cache::<JobView>().all().pop()?;
     let is_finished = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
     is_finished.then_some(job)
 }
@@ -31,7 +31,7 @@ fn completions_are_counted_exactly_and_never_overshoot() {
             let job = cluster.eventually(case, MINUTE, finished).await;
             assert!(Condition::is_true(&job.status.conditions, "Complete"), "{case}: {:?}", job.status);
             assert_eq!((job.status.succeeded, job.status.failed, job.status.active), (succeeded, 0, 0), "{case}");
-            let pods = cluster.caches().pods.all();
+            let pods = cluster.cache::<PodView>().all();
             assert_eq!(pods.len(), succeeded as usize, "{case}: as many pods as successes");
             assert!(pods.iter().all(|pod| pod.metadata.finalizers.is_empty()), "{case}: every finalizer is removed");
             let uncounted = job.status.uncounted_terminated_pods.clone().unwrap_or_default();
@@ -49,9 +49,9 @@ fn every_index_succeeds_once_and_pods_have_their_index() {
         assert_eq!(job.status.completed_indexes, "0-11");
         let label = "batch.kubernetes.io/job-completion-index";
         let indexes: BTreeSet<String> =
-            cluster.caches().pods.all().iter().map(|pod| pod.metadata.labels[label].clone()).collect();
+            cluster.cache::<PodView>().all().iter().map(|pod| pod.metadata.labels[label].clone()).collect();
         assert_eq!(indexes.len(), 12);
-        assert!(cluster.caches().pods.all().iter().all(|pod| pod.metadata.name.starts_with("many-")));
+        assert!(cluster.cache::<PodView>().all().iter().all(|pod| pod.metadata.name.starts_with("many-")));
     });
 }
 
@@ -88,11 +88,12 @@ fn repeatedly_restarted_components_count_exactly() {
             let job = finished(&cluster).unwrap();
             assert_eq!((job.status.succeeded, job.status.failed), (30, 0), "seed {seed}");
             assert_eq!(job.status.completed_indexes, "0-29");
-            let (workloads, groups) = (cluster.caches().workloads.all().len(), cluster.caches().pod_groups.all().len());
+            let (workloads, groups) =
+                (cluster.cache::<WorkloadView>().all().len(), cluster.cache::<PodGroupView>().all().len());
             assert_eq!((workloads, groups), (1, 1), "seed {seed}: no object was created twice");
             let created = cluster.history().iter().filter(|c| c.resource == "pods" && c.created).count();
             assert_eq!(created, 30, "seed {seed}: one pod for each index");
-            let grouped = cluster.caches().pods.all().iter().all(|pod| pod.group_name().is_some());
+            let grouped = cluster.cache::<PodView>().all().iter().all(|pod| pod.group_name().is_some());
             assert!(grouped, "seed {seed}: no pod outside the group");
         });
     }
@@ -105,12 +106,12 @@ fn a_suspended_job_has_its_group_but_no_pods_and_resumes() {
         cluster.create(&job("later").pods(4).gang().spec("suspend", true).build()).await;
         cluster
             .eventually("suspended", MINUTE, |cluster| {
-                let job = cluster.caches().jobs.all().pop()?;
+                let job = cluster.cache::<JobView>().all().pop()?;
                 Condition::is_true(&job.status.conditions, "Suspended").then_some(())
             })
             .await;
-        assert_eq!(cluster.caches().pod_groups.all().len(), 1);
-        assert!(cluster.caches().pods.all().is_empty());
+        assert_eq!(cluster.cache::<PodGroupView>().all().len(), 1);
+        assert!(cluster.cache::<PodView>().all().is_empty());
         let path = "/apis/batch/v1/namespaces/default/jobs/later";
         cluster.request("PATCH", path, &json!({"spec": {"suspend": false}})).await.unwrap();
         let job = cluster.eventually("complete", MINUTE, finished).await;
@@ -129,7 +130,7 @@ fn deleting_a_running_job_deletes_all_its_objects() {
             cluster.create(&job("gone").pods(4).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
             cluster
                 .eventually("runs", MINUTE, |cluster| {
-                    cluster.caches().jobs.all().pop().filter(|job| job.status.ready == Some(4))
+                    cluster.cache::<JobView>().all().pop().filter(|job| job.status.ready == Some(4))
                 })
                 .await;
             let path = "/apis/batch/v1/namespaces/default/jobs/gone";
@@ -137,8 +138,10 @@ fn deleting_a_running_job_deletes_all_its_objects() {
             cluster
                 .eventually("all are deleted", MINUTE, |cluster| {
                     let caches = cluster.caches();
-                    let left = caches.pods.all().len() + caches.pod_groups.all().len() + caches.workloads.all().len();
-                    (left == 0 && caches.jobs.all().is_empty()).then_some(())
+                    let left = caches.get::<PodView>().all().len()
+                        + caches.get::<PodGroupView>().all().len()
+                        + caches.get::<WorkloadView>().all().len();
+                    (left == 0 && caches.get::<JobView>().all().is_empty()).then_some(())
                 })
                 .await;
         });
@@ -152,16 +155,16 @@ fn orphaning_a_job_leaves_its_pods_running() {
         cluster.create(&job("left").pods(2).annotate("phalanx.dev/run-seconds", "1000").build()).await;
         cluster
             .eventually("runs", MINUTE, |cluster| {
-                cluster.caches().jobs.all().pop().filter(|job| job.status.ready == Some(2))
+                cluster.cache::<JobView>().all().pop().filter(|job| job.status.ready == Some(2))
             })
             .await;
         let path = "/apis/batch/v1/namespaces/default/jobs/left";
         cluster.request("DELETE", path, &json!({"propagationPolicy": "Orphan"})).await.unwrap();
         cluster
-            .eventually("the Job is gone", MINUTE, |cluster| cluster.caches().jobs.all().is_empty().then_some(()))
+            .eventually("the Job is gone", MINUTE, |cluster| cluster.cache::<JobView>().all().is_empty().then_some(()))
             .await;
         tokio::time::sleep(Duration::from_secs(30)).await;
-        let pods = cluster.caches().pods.all();
+        let pods = cluster.cache::<PodView>().all();
         assert_eq!(pods.len(), 2);
         for pod in pods {
             assert!(pod.metadata.controller().is_none(), "it has no controller");
@@ -193,10 +196,10 @@ fn a_cycle_of_owners_is_deleted_in_background_and_foreground() {
                 cluster.request("PATCH", &path(name), &patch).await.unwrap();
             }
             tokio::time::sleep(MINUTE).await;
-            assert_eq!(cluster.caches().workloads.all().len(), 3, "{policy}: a cycle of owners is not collected");
+            assert_eq!(cluster.cache::<WorkloadView>().all().len(), 3, "{policy}: a cycle of owners is not collected");
             cluster.request("DELETE", &path("a"), &json!({"propagationPolicy": policy})).await.unwrap();
             cluster
-                .eventually(policy, MINUTE, |cluster| cluster.caches().workloads.all().is_empty().then_some(()))
+                .eventually(policy, MINUTE, |cluster| cluster.cache::<WorkloadView>().all().is_empty().then_some(()))
                 .await;
         });
     }
@@ -212,6 +215,6 @@ fn a_job_with_a_long_dotted_name_gets_its_group() {
         cluster.create(&job(&name).pods(2).gang().build()).await;
         let job = cluster.eventually("complete", MINUTE, finished).await;
         assert_eq!(job.status.succeeded, 2);
-        assert_eq!(cluster.caches().pod_groups.all().len(), 1);
+        assert_eq!(cluster.cache::<PodGroupView>().all().len(), 1);
     });
 }

@@ -1,5 +1,6 @@
 //! TTL of Jobs and pod garbage collection: pods without a node, terminated pods.
 
+use api::views::PodView;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -99,7 +100,7 @@ fn pods_of_a_deleted_node_fail_after_a_quarantine_and_are_replaced() {
         cluster.create(&job("j").pods(2).gpus(8).annotate("phalanx.dev/run-seconds", "300").build()).await;
         let lost = cluster
             .eventually("both run", MINUTE, |cluster| {
-                let pods = cluster.caches().pods.all();
+                let pods = cluster.cache::<PodView>().all();
                 let bound = pods.iter().filter(|pod| pod.node_name().is_some() && pod.status.start_time.is_some());
                 (bound.count() == 2).then(|| pods[0].clone())
             })
@@ -121,7 +122,7 @@ fn pods_of_a_deleted_node_fail_after_a_quarantine_and_are_replaced() {
         assert_eq!(observed, (&json!(1), &json!(1)), "both have the observed generation");
         cluster
             .eventually("its replacement exists", MINUTE, |cluster| {
-                let pods = cluster.caches().pods.all();
+                let pods = cluster.cache::<PodView>().all();
                 (pods.len() == 2 && pods.iter().all(|pod| pod.metadata.uid != lost.metadata.uid)).then_some(())
             })
             .await;
@@ -133,7 +134,7 @@ fn a_node_recreated_within_the_quarantine_keeps_its_pods() {
     on_paused_clock(async {
         let cluster = TestCluster::embedded(3, Cluster::default_of(1)).await;
         cluster.create(&pod("p").annotate("phalanx.dev/run-seconds", "1000").build()).await;
-        let bound = |cluster: &TestCluster| cluster.caches().pods.all().pop()?.node_name().map(str::to_owned);
+        let bound = |cluster: &TestCluster| cluster.cache::<PodView>().all().pop()?.node_name().map(str::to_owned);
         let node = cluster.eventually("bound", MINUTE, bound).await;
         let path = format!("/api/v1/nodes/{node}");
         let mut document = read(&cluster, &path).await;

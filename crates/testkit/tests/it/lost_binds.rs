@@ -50,7 +50,7 @@ fn at_each_position(fault: &str, case: impl AsyncFn(u64) -> Duration) {
 
 fn count_bound(cluster: &TestCluster) -> usize {
     let is_bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.metadata.is_deleting();
-    cluster.caches().pods.all().iter().filter(is_bound).count()
+    cluster.cache::<PodView>().all().iter().filter(is_bound).count()
 }
 
 /// Creates two gangs of 80 under `rule`; returns once the rule was applied for the first time.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::views::ObjectKey;
+use api::views::{JobView, ObjectKey, PodView};
 use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
 use serde_json::json;
@@ -38,7 +38,7 @@ async fn wait_until_ended(cluster: &TestCluster, names: &[&str]) {
     cluster
         .eventually("the Jobs finish", 20 * MINUTE, |cluster| {
             let has_ended = |name: &&str| {
-                let job = cluster.caches().jobs.get(&ObjectKey::new("default", *name))?;
+                let job = cluster.cache::<JobView>().get(&ObjectKey::new("default", *name))?;
                 let conditions = &job.status.conditions;
                 conditions.iter().find(|one| matches!(one.kind.as_str(), "Complete" | "Failed")).map(|_| ())
             };
@@ -200,7 +200,7 @@ fn cron_job_start_skew_and_ttl_deletion_delay_are_measured() {
         cluster.advance(SECOND * 31).await;
         cluster.start_component(Component::Controllers);
         let is_complete = |cluster: &TestCluster| {
-            cluster.caches().jobs.all().iter().any(|job| job.status.completion_time.is_some()).then_some(())
+            cluster.cache::<JobView>().all().iter().any(|job| job.status.completion_time.is_some()).then_some(())
         };
         cluster.eventually("its Job finishes", MINUTE, is_complete).await;
         cluster.stop_component(Component::Controllers);
@@ -230,7 +230,7 @@ fn garbage_collected_pods_are_counted_by_namespace_and_reason() {
             cluster.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
         }
         cluster
-            .eventually("two are deleted", 5 * MINUTE, |cluster| (cluster.caches().pods.len() == 1).then_some(()))
+            .eventually("two are deleted", 5 * MINUTE, |cluster| (cluster.cache::<PodView>().len() == 1).then_some(()))
             .await;
         let samples = scrape(&cluster).await;
         let all: Vec<_> = samples_of(&samples, "pod_gc_collector_force_delete_pods_total").collect();
@@ -248,7 +248,7 @@ fn every_controller_reports_work_queue_metrics() {
             cluster.history().iter().filter(|it| it.created && it.resource == "batch/jobs").count()
         };
         let is_deleted =
-            |cluster: &TestCluster| (cluster.caches().jobs.is_empty() && created(cluster) == 1).then_some(());
+            |cluster: &TestCluster| (cluster.cache::<JobView>().is_empty() && created(cluster) == 1).then_some(());
         cluster.eventually("the Job finished and is deleted", 5 * MINUTE, is_deleted).await;
         cluster.advance(MINUTE).await;
         let samples = scrape(&cluster).await;

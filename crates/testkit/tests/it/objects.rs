@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::gates::{Gate, Gates};
-use api::views::{Condition, JobView, PodPhase, PodView};
+use api::views::{Condition, JobView, PodGroupView, PodPhase, PodView, WorkloadView};
 use controllers::job::{OnSuspend, PlainJobs};
 use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
@@ -26,7 +26,7 @@ async fn test_cluster_with(seed: u64, nodes: u32, change: impl FnOnce(&mut Confi
 }
 
 fn job_called(cluster: &TestCluster, name: &str) -> Option<Arc<JobView>> {
-    cluster.caches().jobs.all().into_iter().find(|job| job.metadata.name == name)
+    cluster.cache::<JobView>().all().into_iter().find(|job| job.metadata.name == name)
 }
 
 fn is_complete(cluster: &TestCluster, name: &str) -> Option<()> {
@@ -35,7 +35,7 @@ fn is_complete(cluster: &TestCluster, name: &str) -> Option<()> {
 
 fn pods_of(cluster: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
     let is_of = |pod: &Arc<PodView>| pod.metadata.controller().is_some_and(|owner| owner.name == job);
-    cluster.caches().pods.all().into_iter().filter(is_of).collect()
+    cluster.cache::<PodView>().all().into_iter().filter(is_of).collect()
 }
 
 fn has_running_pods(cluster: &TestCluster, job: &str, count: usize) -> Option<()> {
@@ -45,8 +45,8 @@ fn has_running_pods(cluster: &TestCluster, job: &str, count: usize) -> Option<()
 
 /// The names of all Workloads and PodGroups.
 fn objects(cluster: &TestCluster) -> Vec<String> {
-    let workloads = cluster.caches().workloads.all().into_iter().map(|workload| workload.metadata.name.clone());
-    let groups = cluster.caches().pod_groups.all().into_iter().map(|group| group.metadata.name.clone());
+    let workloads = cluster.cache::<WorkloadView>().all().into_iter().map(|workload| workload.metadata.name.clone());
+    let groups = cluster.cache::<PodGroupView>().all().into_iter().map(|group| group.metadata.name.clone());
     workloads.chain(groups).collect()
 }
 
@@ -137,13 +137,13 @@ fn a_workload_created_before_its_job_is_used_despite_a_stale_cache() {
             let created = cluster.create(&workload("mine", Some("train"), json!({"basic": {}}))).await;
             cluster.create(&job("train").pods(4).gang().build()).await;
             cluster.eventually("it completes", 3 * MINUTE, |cluster| is_complete(cluster, "train")).await;
-            let workloads = cluster.caches().workloads.all();
+            let workloads = cluster.cache::<WorkloadView>().all();
             assert_eq!(workloads.len(), 1, "{late} s: ours was deleted");
             assert_eq!(
                 (workloads[0].metadata.name.as_str(), &*workloads[0].metadata.uid),
                 ("mine", created["metadata"]["uid"].as_str().unwrap())
             );
-            let groups = cluster.caches().pod_groups.all();
+            let groups = cluster.cache::<PodGroupView>().all();
             assert_eq!(groups.iter().map(|group| group.min_count()).collect::<Vec<_>>(), [None], "{late} s: Basic");
             let group = groups[0].metadata.name.as_str();
             assert!(pods_of(&cluster, "train").iter().all(|pod| pod.group_name() == Some(group)), "{late} s");
@@ -202,8 +202,9 @@ fn suspension_keeps_or_deletes_the_objects_and_resumption_starts_a_whole_gang() 
                 .create(&job("train").pods(4).gang().gpus(1).annotate("phalanx.dev/run-seconds", "600").build())
                 .await;
             let uids = |cluster: &TestCluster| {
-                let groups = cluster.caches().pod_groups.all().into_iter().map(|group| group.metadata.uid.to_string());
-                let workloads = cluster.caches().workloads.all().into_iter().map(|it| it.metadata.uid.to_string());
+                let groups =
+                    cluster.cache::<PodGroupView>().all().into_iter().map(|group| group.metadata.uid.to_string());
+                let workloads = cluster.cache::<WorkloadView>().all().into_iter().map(|it| it.metadata.uid.to_string());
                 groups.chain(workloads).collect::<Vec<String>>()
             };
             cluster.eventually("it runs", MINUTE, |cluster| has_running_pods(cluster, "train", 4)).await;
@@ -221,7 +222,7 @@ fn suspension_keeps_or_deletes_the_objects_and_resumption_starts_a_whole_gang() 
                 }
                 suspend(&cluster, "train", false).await;
                 cluster.eventually("it runs again", MINUTE, |cluster| has_running_pods(cluster, "train", 4)).await;
-                let group = cluster.caches().pod_groups.all().pop().unwrap();
+                let group = cluster.cache::<PodGroupView>().all().pop().unwrap();
                 let joined = |pod: &Arc<PodView>| pod.group_name() == Some(group.metadata.name.as_str());
                 assert!(pods_of(&cluster, "train").iter().all(joined), "{on_suspend:?}, round {round}");
                 assert_eq!(uids(&cluster) == first, on_suspend == OnSuspend::Keep, "round {round}");
@@ -273,7 +274,7 @@ fn suspension_that_deletes_objects_survives_repeated_controller_restarts() {
                     assert!(turn < 2000, "seed {seed}: not done in time");
                 }
             }
-            let group = cluster.caches().pod_groups.all().pop().unwrap();
+            let group = cluster.cache::<PodGroupView>().all().pop().unwrap();
             let joined = |pod: &Arc<PodView>| pod.group_name() == Some(group.metadata.name.as_str());
             assert!(pods_of(&cluster, "train").iter().all(joined), "seed {seed}");
         });
@@ -296,14 +297,14 @@ fn a_gang_job_takes_one_request_for_each_change_of_its_objects() {
         let count = |cluster: &TestCluster, rule| cluster.faults().counts(rule).matched;
         cluster.create(&job("train").pods(4).gang().gpus(1).annotate("phalanx.dev/run-seconds", "600").build()).await;
         cluster.eventually("it runs", MINUTE, |cluster| has_running_pods(cluster, "train", 4)).await;
-        let group = cluster.caches().pod_groups.all().pop().unwrap();
+        let group = cluster.cache::<PodGroupView>().all().pop().unwrap();
         assert!(pods_of(&cluster, "train").iter().all(|pod| pod.group_name() == Some(group.metadata.name.as_str())));
         assert_eq!((count(&cluster, workloads), count(&cluster, groups)), (1, 1), "one create each, and no read");
 
         cluster.request("PATCH", &format!("{JOBS}/train"), &json!({"spec": {"parallelism": 3}})).await.unwrap();
         cluster
             .eventually("the group follows", MINUTE, |cluster| {
-                (cluster.caches().pod_groups.all().pop()?.min_count() == Some(3)).then_some(())
+                (cluster.cache::<PodGroupView>().all().pop()?.min_count() == Some(3)).then_some(())
             })
             .await;
         cluster.advance(MINUTE).await;
@@ -314,14 +315,14 @@ fn a_gang_job_takes_one_request_for_each_change_of_its_objects() {
         cluster.request("PATCH", &path, &moved).await.unwrap();
         cluster
             .eventually("the change is reverted", MINUTE, |cluster| {
-                (cluster.caches().pod_groups.all().pop()?.min_count() == Some(3)).then_some(())
+                (cluster.cache::<PodGroupView>().all().pop()?.min_count() == Some(3)).then_some(())
             })
             .await;
 
         cluster.request("DELETE", &format!("{JOBS}/train"), &json!({"propagationPolicy": "Background"})).await.unwrap();
         cluster
             .eventually("everything is deleted", MINUTE, |cluster| {
-                (objects(cluster).is_empty() && cluster.caches().pods.all().is_empty()).then_some(())
+                (objects(cluster).is_empty() && cluster.cache::<PodView>().all().is_empty()).then_some(())
             })
             .await;
         assert_eq!((count(&cluster, workloads), count(&cluster, groups)), (2, 3), "the Job controller deletes nothing");
@@ -359,14 +360,14 @@ fn jobs_that_share_a_workload_start_together_or_wait_together() {
             assert_eq!(job_called(&cluster, name).unwrap().status.succeeded, 4);
         }
         let shared = |group: &&Arc<api::views::PodGroupView>| group.min_count() == Some(8);
-        assert_eq!(cluster.caches().pod_groups.all().iter().filter(shared).count(), 1);
+        assert_eq!(cluster.cache::<PodGroupView>().all().iter().filter(shared).count(), 1);
         cluster.request("DELETE", &format!("{JOBS}/left"), &json!({"propagationPolicy": "Background"})).await.unwrap();
         cluster.advance(MINUTE).await;
-        assert_eq!(cluster.caches().pod_groups.all().iter().filter(shared).count(), 1, "it belongs to no Job");
+        assert_eq!(cluster.cache::<PodGroupView>().all().iter().filter(shared).count(), 1, "it belongs to no Job");
         cluster.request("DELETE", &format!("{SCHEDULING}/workloads/both"), &json!({})).await.unwrap();
         cluster
             .eventually("it is deleted with its Workload", MINUTE, |cluster| {
-                (!cluster.caches().pod_groups.all().iter().any(|group| group.min_count() == Some(8))).then_some(())
+                (!cluster.cache::<PodGroupView>().all().iter().any(|group| group.min_count() == Some(8))).then_some(())
             })
             .await;
     });
@@ -392,7 +393,7 @@ fn deleting_a_job_deletes_its_pods_and_keeps_the_group_of_its_named_workload() {
             cluster.request("DELETE", &format!("{JOBS}/left"), &json!({"propagationPolicy": policy})).await.unwrap();
             cluster
                 .eventually("its pods are deleted", MINUTE, |cluster| {
-                    (cluster.caches().pods.all().len() == 2 && job_called(cluster, "left").is_none()).then_some(())
+                    (cluster.cache::<PodView>().all().len() == 2 && job_called(cluster, "left").is_none()).then_some(())
                 })
                 .await;
             assert_eq!(
@@ -559,7 +560,7 @@ fn a_job_reports_why_its_gang_waits() {
         cluster.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "120").build()).await;
         cluster
             .eventually("the filler is placed", MINUTE, |cluster| {
-                cluster.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
+                cluster.cache::<PodView>().all().iter().any(|pod| pod.node_name().is_some()).then_some(())
             })
             .await;
         cluster.create(&job("train").pods(8).gang().gpus(1).build()).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::views::Condition;
+use api::views::{Condition, JobView, PodGroupView};
 use testkit::{TestCluster, job, on_test_cluster};
 
 #[test]
@@ -13,7 +13,7 @@ fn a_gang_whose_topology_the_server_drops_reports_it_and_runs_without() {
         cluster.create(&gang.build()).await;
         let job = cluster
             .eventually("the gang completes", Duration::from_secs(60), |cluster| {
-                cluster.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
+                cluster.cache::<JobView>().all().pop().filter(|job| job.status.completion_time.is_some())
             })
             .await;
         let is_fallback = |condition: &&Condition| condition.kind == "SchedulingFallback" && condition.status == "True";
@@ -24,7 +24,7 @@ fn a_gang_whose_topology_the_server_drops_reports_it_and_runs_without() {
             "{}",
             fallback.message
         );
-        let group = cluster.caches().pod_groups.all().pop().expect("the Job has a group");
+        let group = cluster.cache::<PodGroupView>().all().pop().expect("the Job has a group");
         assert_eq!((group.min_count(), group.topology_key()), (Some(4), None), "it is still a gang");
         let history = cluster.history();
         let at = |what: &str, find: &dyn Fn(&serde_json::Value) -> bool, resource: &str| {

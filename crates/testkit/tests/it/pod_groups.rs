@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::views::Condition;
+use api::views::{Condition, NodeView};
 use serde_json::json;
 use testkit::fault::{Fault, FaultRule, Verb, verb};
 use testkit::{TestCluster, job, on_paused_clock, on_test_cluster, pod};
@@ -106,7 +106,7 @@ fn a_waiting_gang_is_retried_on_uncordon_pod_deletion_and_lower_min_count() {
     on_test_cluster(async {
         let cluster = TestCluster::start(3, 2).await;
         let node = cluster
-            .eventually("both nodes exist", MINUTE, |cluster| cluster.caches().nodes.all().get(1).cloned())
+            .eventually("both nodes exist", MINUTE, |cluster| cluster.cache::<NodeView>().all().get(1).cloned())
             .await;
         let node = node.metadata.name.as_str();
         cordon(&cluster, node, true).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::views::{Condition, JobView, PodPhase, PodView};
+use api::views::{Condition, JobView, PodGroupView, PodPhase, PodView, WorkloadView};
 use serde_json::{Value, json};
 use testkit::{JobBuilder, TestCluster, job, pod};
 use tokio::time::Instant;
@@ -219,14 +219,14 @@ pub const CRON: Scenario = Scenario {
     },
     kubelet_requests: nothing,
     has_ended: |cluster| {
-        let jobs = cluster.caches().jobs.all();
+        let jobs = cluster.cache::<JobView>().all();
         let of = |cron: &str| jobs.iter().filter(move |job| job.metadata.name.starts_with(cron)).collect::<Vec<_>>();
         let is_ready = |job: &&Arc<JobView>| job.status.ready == Some(1);
         of("replaces").iter().filter(|job| is_ready(job)).count() == 1
             && of("replaces").len() == 1
             && of("forgets").len() == 1
             && has_ended_and_released_pods(cluster, &of("forgets")[0].metadata.name)
-            && cluster.caches().pods.all().len() == 2
+            && cluster.cache::<PodView>().all().len() == 2
     },
 };
 
@@ -246,8 +246,8 @@ pub const DELETED: Scenario = Scenario {
     kubelet_requests: nothing,
     has_ended: |cluster| {
         let caches = cluster.caches();
-        let left = caches.jobs.all().len() + caches.pods.all().len();
-        left + caches.workloads.all().len() + caches.pod_groups.all().len() == 0
+        let left = caches.get::<JobView>().all().len() + caches.get::<PodView>().all().len();
+        left + caches.get::<WorkloadView>().all().len() + caches.get::<PodGroupView>().all().len() == 0
     },
 };
 
@@ -283,7 +283,7 @@ fn end_pods(pods: Vec<Arc<PodView>>, phase: &str) -> Vec<ScenarioRequest> {
 }
 
 fn parent_of_all(cluster: &TestCluster) -> Option<Arc<PodView>> {
-    cluster.caches().pods.all().into_iter().find(|pod| pod.metadata.name == "parent")
+    cluster.cache::<PodView>().all().into_iter().find(|pod| pod.metadata.name == "parent")
 }
 
 /// A Job of the parent that takes its group from a template of the parent's Workload.
@@ -298,12 +298,12 @@ fn child(cluster: &TestCluster, name: &str) -> Value {
 }
 
 fn job_called(cluster: &TestCluster, name: &str) -> Option<Arc<JobView>> {
-    cluster.caches().jobs.all().into_iter().find(|job| job.metadata.name == name)
+    cluster.cache::<JobView>().all().into_iter().find(|job| job.metadata.name == name)
 }
 
 fn pods_of(cluster: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
     let is_of = |pod: &Arc<PodView>| pod.metadata.controller().is_some_and(|owner| owner.name == job);
-    cluster.caches().pods.all().into_iter().filter(is_of).collect()
+    cluster.cache::<PodView>().all().into_iter().filter(is_of).collect()
 }
 
 fn running(cluster: &TestCluster, job: &str) -> Vec<Arc<PodView>> {

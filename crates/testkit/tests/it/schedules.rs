@@ -1,5 +1,6 @@
 //! CronJobs and Jobs with a TTL or deadline, when the clock or the schedule changes.
 
+use api::views::JobView;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -63,7 +64,7 @@ impl SettableClockPlane {
 
     /// The minutes of the existing Jobs, counted from new year.
     fn served_minutes(&self) -> Vec<i64> {
-        let jobs = self.plane.caches().jobs.all();
+        let jobs = self.plane.cache::<JobView>().all();
         let minute = |name: &str| name.strip_prefix("c-").unwrap().parse::<i64>().unwrap() - NEW_YEAR;
         let mut minutes: Vec<i64> = jobs.iter().map(|job| minute(&job.metadata.name)).collect();
         minutes.sort_unstable();
@@ -116,7 +117,7 @@ fn ttl_and_deadline_follow_a_clock_that_was_set() {
         advance(MINUTE).await;
         cluster.set(3600);
         advance(MINUTE / 2).await;
-        let left = cluster.plane.caches().jobs.all();
+        let left = cluster.plane.cache::<JobView>().all();
         let ends: Vec<_> =
             left.iter().map(|job| (&*job.metadata.name, job.finished_condition().map(|end| &*end.reason))).collect();
         assert_eq!(ends, [("late", Some("DeadlineExceeded"))]);

@@ -1,5 +1,6 @@
 //! One gang Job from submission to bound pods, step by step, as ARCHITECTURE.md describes it.
 
+use api::views::{JobView, NodeView, PodGroupView, PodView, WorkloadView};
 use std::time::Duration;
 
 use nodes::cluster::Cluster;
@@ -72,7 +73,7 @@ async fn walk(cluster: &TestCluster) -> Vec<String> {
     let minute = Duration::from_secs(60);
     cluster
         .eventually("the Job completes", minute, |cluster| {
-            let job = cluster.caches().jobs.all().pop()?;
+            let job = cluster.cache::<JobView>().all().pop()?;
             (job.status.succeeded == 64 && job.status.completion_time.is_some()).then_some(())
         })
         .await;
@@ -88,12 +89,12 @@ async fn walk(cluster: &TestCluster) -> Vec<String> {
         .await;
 
     let racks: std::collections::BTreeSet<String> = cluster
-        .caches()
-        .pods
+        .cache::<PodView>()
         .all()
         .iter()
         .map(|pod| {
-            let node = cluster.caches().nodes.get(&api::views::ObjectKey::new("", pod.node_name().unwrap())).unwrap();
+            let node =
+                cluster.cache::<NodeView>().get(&api::views::ObjectKey::new("", pod.node_name().unwrap())).unwrap();
             node.metadata.labels[RACK].clone()
         })
         .collect();
@@ -104,10 +105,10 @@ async fn walk(cluster: &TestCluster) -> Vec<String> {
     cluster
         .eventually("deletion cascades", minute, |cluster| {
             let caches = cluster.caches();
-            let gone = caches.jobs.all().is_empty()
-                && caches.workloads.all().is_empty()
-                && caches.pod_groups.all().is_empty()
-                && caches.pods.all().is_empty();
+            let gone = caches.get::<JobView>().all().is_empty()
+                && caches.get::<WorkloadView>().all().is_empty()
+                && caches.get::<PodGroupView>().all().is_empty()
+                && caches.get::<PodView>().all().is_empty();
             gone.then_some(())
         })
         .await;
