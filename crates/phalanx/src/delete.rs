@@ -63,7 +63,7 @@ pub struct DeleteArgs {
     /// Grace period of pods in seconds; 0 ends them at once [default: that of the pod]
     #[arg(long, value_name = "SECONDS")]
     pub grace_period: Option<u32>,
-    /// Does not fail if an object does not exist
+    /// Does not fail if an object does not exist; always so with -l and --all
     #[arg(long)]
     pub ignore_not_found: bool,
     /// The cluster.
@@ -129,6 +129,8 @@ pub async fn delete(
     if let Some(seconds) = args.grace_period {
         options["gracePeriodSeconds"] = seconds.into();
     }
+    // An object that is selected by label may be deleted by another client after the list, such as a pod by its Job.
+    let ignore_not_found = args.ignore_not_found || args.selector.is_some() || args.all;
     let mut failure = CommandError { code: cli::EXIT_FAILED, lines: Vec::new() };
     let mut deleted = Vec::new();
     for one in &targets {
@@ -138,7 +140,7 @@ pub async fn delete(
                 writeln!(out, "{} {:?} deleted", one.kind.display_name(), one.name)?;
                 deleted.push((path, one.kind.object_display_name(&one.name), uid(&answer)));
             }
-            Err(error) if is_not_found(&error) && args.ignore_not_found => {}
+            Err(error) if is_not_found(&error) && ignore_not_found => {}
             Err(kube::Error::Api(status)) => failure.lines.push(status.message),
             Err(error) => return Err(error.into()),
         }
