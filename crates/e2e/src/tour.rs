@@ -65,16 +65,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         home: scratch.path().to_path_buf(),
     };
     let root = supervisor::repository_root()?;
-    let readme = readme_commands(&std::fs::read_to_string(root.join("README.md"))?);
-    anyhow::ensure!(!readme.is_empty(), "README.md has no kubectl command");
-    // The README's commands go by its own folder, and only have to succeed.
-    let of_readme = TourRunner { manifests: root, ..guide.clone() };
-    let of_readme = readme.iter().map(|command| {
-        (&of_readme, TourStep { name: "a command of the README", command, when: CheckTime::AtEnd, checks: &[] })
-    });
+    let documents = document_commands(&root)?;
+    // The commands of README and guides run in the root of the repository, and only have to succeed.
+    let in_root = TourRunner { manifests: root, ..guide.clone() };
+    let of_documents = documents
+        .iter()
+        .map(|(file, command)| (&in_root, TourStep { name: file, command, when: CheckTime::AtEnd, checks: &[] }));
     let mut differences = Vec::new();
     println!("{:<7} {:>6}  {:<58} command", "result", "s", "step");
-    for (guide, step) in steps::all().map(|step| (&guide, *step)).chain(of_readme) {
+    for (guide, step) in steps::all().map(|step| (&guide, *step)).chain(of_documents) {
         let start = Instant::now();
         let difference = guide.check_step(&step)?;
         let result = if difference.is_some() { "DIFFERS" } else { "ok" };
@@ -87,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for difference in differences.iter().take(shown) {
         println!("\n{difference}");
     }
-    let steps = steps::all().count() + readme.len();
+    let steps = steps::all().count() + documents.len();
     match differences.len() {
         0 => println!("tour: {steps} steps, all as expected"),
         count => bail!("tour: {count} of {steps} steps differ"),
@@ -105,13 +104,14 @@ fn find_program(program: &Path) -> anyhow::Result<PathBuf> {
     found.with_context(|| format!("no {} in PATH", program.display()))
 }
 
-/// What the shell blocks of `text` have kubectl do, without the word `kubectl`.
-fn readme_commands(text: &str) -> Vec<String> {
-    let blocks = text.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
-    let lines = blocks.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or_default());
+/// The kubectl commands of README and guides, without the word `kubectl`, each with its document.
+fn document_commands(root: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let commands = supervisor::guides::guide_commands(root)?.into_iter();
     let commands =
-        lines.flat_map(|line| line.split(" && ")).filter_map(|command| command.trim().strip_prefix("kubectl "));
-    commands.map(str::to_owned).collect()
+        commands.filter_map(|command| Some((command.file, command.text.strip_prefix("kubectl ")?.to_owned())));
+    let commands: Vec<(String, String)> = commands.collect();
+    anyhow::ensure!(!commands.is_empty(), "neither README nor guides have a kubectl command");
+    Ok(commands)
 }
 
 /// Runs steps.
@@ -197,13 +197,20 @@ fn words(command: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::steps;
-    use super::{is_assignment, readme_commands, words};
+    use super::{document_commands, is_assignment, words};
 
     #[test]
-    fn the_commands_of_a_readme_are_found() {
-        let text = "`kubectl get x`\n```sh\nphalanx up # now\nkubectl apply -f a && kubectl get b   # then\n```\n```\nkubectl no\n```\n";
-        assert_eq!(readme_commands(text), ["apply -f a", "get b"]);
+    fn the_kubectl_commands_of_readme_and_guides_are_part_of_the_tour() {
+        let commands = document_commands(&supervisor::repository_root().unwrap()).unwrap();
+        for (file, command) in [
+            ("README.md", "apply -f examples/training.yaml"),
+            ("docs/guides/kubectl.md", "uncordon node-0"),
+            ("docs/guides/explain.md", "get --raw /apis/phalanx.dev/v1alpha1/queue"),
+        ] {
+            assert!(commands.contains(&(file.to_owned(), command.to_owned())), "{file}: {command}");
+        }
     }
 
     #[test]

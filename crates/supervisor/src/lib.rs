@@ -9,6 +9,7 @@ pub mod guard; // a program that ends with the process that started it
 mod client; // clients of the servers that are started here
 mod component; // `phalanx scheduler`, `controllers`, `nodes`
 mod folders; // the repository, the cache, scratch folders
+pub mod guides; // the commands of README and guides, for the tests that run them
 pub mod kubernetes; // the real Kubernetes: its programs built, and run as a control plane
 mod up; // `phalanx up`
 

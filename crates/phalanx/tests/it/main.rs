@@ -5,6 +5,7 @@ mod commands; // commands that need a cluster
 mod up; // the server as a process
 mod components; // components as processes
 mod documents; // guides and change log
+mod guide_commands; // every command of README and guides
 mod run; // work that fails or never ends
 mod pipes; // closed pipes
 mod log; // format of the log, and secrets
