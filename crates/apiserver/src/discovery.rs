@@ -28,7 +28,7 @@ pub(crate) struct Discovery {
     aggregated: BTreeMap<(&'static str, &'static str), StaticDocument>,
 }
 
-/// A group as discovery shows it.
+/// A group in discovery.
 pub(crate) struct ServedGroup<'a> {
     /// Empty for the core group.
     pub name: &'a str,
@@ -50,7 +50,7 @@ impl ServedGroup<'_> {
         if self.name.is_empty() { version.name.to_owned() } else { format!("{}/{}", self.name, version.name) }
     }
 
-    /// Where objects of the version live: `apis/batch/v1`, or `api/v1` in the core group.
+    /// The path of the version: `apis/batch/v1`, or `api/v1` in the core group.
     pub fn path(&self, version: &ServedVersion<'_>) -> String {
         let root = if self.name.is_empty() { "api" } else { "apis" };
         format!("{root}/{}", self.api_version(version))
@@ -96,7 +96,7 @@ fn maturity(version: &str) -> (u8, Reverse<u32>, Reverse<u32>) {
 }
 
 impl Discovery {
-    /// Writes down what is served.
+    /// Builds every document.
     pub fn new(resources: &[Resource]) -> Discovery {
         let groups = groups(resources);
         let plain = legacy::documents(&groups);
@@ -113,7 +113,7 @@ impl Discovery {
         Discovery { plain: plain.collect(), aggregated }
     }
 
-    /// The document at `path` in the form that the client likes best; 404 when there is none.
+    /// The document at `path` in the form that the client prefers; 404 when there is none.
     pub fn response(&self, path: &str, headers: &HeaderMap) -> ApiResult<Response<Body>> {
         let path = path.trim_end_matches('/');
         let plain = self.plain.get(path).ok_or_else(Status::unknown_path)?;
@@ -126,8 +126,8 @@ impl Discovery {
     }
 
     fn aggregated(&self, path: &str, range: &MediaRange<'_>) -> Option<&StaticDocument> {
-        let asked = (range.parameter("g"), range.parameter("as"));
-        if asked != (Some(aggregated::GROUP), Some(aggregated::KIND)) {
+        let requested = (range.parameter("g"), range.parameter("as"));
+        if requested != (Some(aggregated::GROUP), Some(aggregated::KIND)) {
             return None;
         }
         let version = range.parameter("v")?;

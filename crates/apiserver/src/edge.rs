@@ -15,11 +15,11 @@ mod slots; // how many connections at once, and which one is closed for another
 mod in_flight; // how many requests at once
 mod activity; // requests in flight and unread responses of a connection
 mod compression; // gzip for large responses
-mod response_body; // a response body on its way to the client
-mod request_body; // a request's body, given back when it was not read to its end
-pub mod pki; // certificates and the token: made, kept, renewed
-pub mod kubeconfig; // the administrator's way in
-pub mod private_file; // files that only their owner reads, whole or not at all
+mod response_body; // the body of a response, sent to the client
+mod request_body; // the body of a request, and what the server did not read of it
+pub mod pki; // certificates and the token: created, stored, renewed
+pub mod kubeconfig; // the administrator's kubeconfig
+pub mod private_file; // files that only their owner can read, written atomically
 
 use std::future::Future;
 use std::io;
@@ -36,20 +36,20 @@ use crate::edge::service::Edge;
 use crate::edge::slots::Slots;
 use crate::server::ApiServer;
 
-/// What clients may take of the edge.
+/// The limits of the edge.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeLimits {
     /// Concurrent connections of authenticated clients. More are served, but can be closed like unauthenticated ones.
     pub max_connections: usize,
-    /// Connections at once whose client has not; for one more, the oldest of them is closed.
+    /// Concurrent connections of unauthenticated clients. For one more, the oldest of them is closed.
     pub max_unidentified_connections: usize,
-    /// Requests at once on one HTTP/2 connection.
+    /// Concurrent requests on one HTTP/2 connection.
     pub max_streams: u32,
     /// Concurrent read requests over all connections; more get 429.
     pub max_reads: usize,
     /// The same for requests that write.
     pub max_writes: usize,
-    /// The same for watches, which last.
+    /// The same for watches.
     pub max_watches: usize,
     /// Header fields of one request.
     pub max_headers: usize,
@@ -57,13 +57,13 @@ pub struct EdgeLimits {
     pub max_header_bytes: usize,
     /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// How long the head of a request may take, and how long an HTTP/1.1 connection may be silent between requests.
+    /// How long the headers of a request may take, and how long an HTTP/1.1 connection may be idle between requests.
     pub header_timeout: Duration,
     /// How long a request may take until its response starts, its body included. Watches start at once.
     pub request_timeout: Duration,
-    /// How long a client may leave the next piece of a response unread.
+    /// How long a client may leave the next frame of a response unread.
     pub unread_timeout: Duration,
-    /// How long a connection may have no request.
+    /// How long a connection may be without a request.
     pub idle_timeout: Duration,
     /// How long running requests may take after a stop.
     pub drain_timeout: Duration,
@@ -92,21 +92,21 @@ impl Default for EdgeLimits {
 
 /// How the edge runs.
 pub struct Config {
-    /// Who it is, and whom it believes.
+    /// The certificates and the token.
     pub pki: Pki,
-    /// What clients may take.
+    /// The limits of clients.
     pub limits: EdgeLimits,
 }
 
-/// What every connection shares.
+/// State that all connections share.
 struct EdgeContext {
     tls: TlsAcceptor,
     edge: Edge,
     limits: EdgeLimits,
 }
 
-/// Serves connections until `stop`, then lets what is under way end, watches at once and the rest within
-/// `Limits::drain`.
+/// Serves connections until `stop`. Then watches end at once, and running requests have [`EdgeLimits::drain_timeout`]
+/// to end.
 pub async fn serve(
     listener: TcpListener,
     server: ApiServer,
@@ -127,14 +127,15 @@ pub async fn serve(
     stopping.send_replace(true);
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.drain_timeout, drained).await.is_err() {
-        tracing::warn!("{} connections did not end in time and are cut", connections.len());
+        tracing::warn!("{} connections did not end in time and are closed", connections.len());
         connections.shutdown().await;
     }
     Ok(())
 }
 
-/// Accepts for ever. Every connection is accepted at once, at the cost of the oldest one without an identity where
-/// there are too many: what waited in the kernel instead would wait for its client's patience to end.
+/// Accepts connections until it is dropped. Every connection is accepted at once. When there are too many, the oldest
+/// one without an identity is closed. A connection that waited in the kernel instead would wait until its client's
+/// timeout.
 async fn accept(
     listener: &TcpListener,
     shared: &Arc<EdgeContext>,
@@ -155,7 +156,7 @@ async fn accept(
                 });
             }
             Err(error) => {
-                // A lack of file descriptors passes sooner with one connection less.
+                // Closing one connection frees a file descriptor.
                 slots.evict_oldest();
                 accept_failed(&error).await;
             }
@@ -164,11 +165,12 @@ async fn accept(
     }
 }
 
-/// A connection that broke before it was accepted is its client's affair; a lack of file descriptors passes.
+/// Logs why a connection was not accepted. A connection that broke before it was accepted is the client's problem. A
+/// lack of file descriptors is temporary.
 async fn accept_failed(error: &io::Error) {
-    let of_the_client =
+    let is_client_error =
         [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::ConnectionRefused];
-    if !of_the_client.contains(&error.kind()) {
+    if !is_client_error.contains(&error.kind()) {
         tracing::warn!("cannot accept a connection: {error}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -13,28 +13,28 @@ pub struct Health(Arc<Mutex<Vec<HealthCheck>>>);
 
 struct HealthCheck {
     name: &'static str,
-    /// Why it fails, where it does.
+    /// Why the check fails; `None` while it passes.
     failure: Option<CheckFailure>,
 }
 
 struct CheckFailure {
     reason: String,
-    /// Whether only a new process would help.
+    /// Whether only a restart of the process helps.
     is_fatal: bool,
 }
 
 impl Health {
-    /// `name` is well.
+    /// The check `name` passes.
     pub fn pass(&self, name: &'static str) {
         self.set(name, None);
     }
 
-    /// `name` is not well, or not yet.
+    /// The check `name` fails, for now or until its component has started.
     pub fn fail(&self, name: &'static str, why: impl Into<String>) {
         self.set(name, Some(CheckFailure { reason: why.into(), is_fatal: false }));
     }
 
-    /// `name` is not well, and only a new process would help: liveness fails too.
+    /// The check `name` fails and only a restart of the process helps: liveness fails too.
     pub fn fail_liveness(&self, name: &'static str, why: impl Into<String>) {
         self.set(name, Some(CheckFailure { reason: why.into(), is_fatal: true }));
     }
@@ -58,8 +58,8 @@ impl Health {
 
     /// The response at `/livez`, `/readyz` or `/healthz`; `None` at other paths.
     ///
-    /// A process that answers is alive, unless a check says that only a new process would help; it is ready, and healthy,
-    /// when every check passes.
+    /// The process is alive unless a check says that only a restart helps. It is ready and healthy when every check
+    /// passes.
     pub fn response(&self, path: &str, query: &str) -> Option<Response<Body>> {
         let name = path.strip_prefix('/').filter(|name| ["livez", "readyz", "healthz"].contains(name))?;
         let checks = self.lines(name == "livez");
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(health: &Health, path: &str, query: &str) -> (u16, String) {
+    fn get(health: &Health, path: &str, query: &str) -> (u16, String) {
         let response = health.response(path, query).unwrap();
         let code = response.status().as_u16();
         let body = response.into_body().collect().now_or_never().unwrap().unwrap().to_bytes();
@@ -110,21 +110,21 @@ mod tests {
     #[test]
     fn readiness_follows_its_checks_and_liveness_only_the_fatal_ones() {
         let health = Health::default();
-        assert_eq!(answer(&health, "/readyz", ""), (200, "ok".to_owned()));
+        assert_eq!(get(&health, "/readyz", ""), (200, "ok".to_owned()));
         health.fail("caches", "not filled yet");
         health.pass("parts");
         let failing = "[+]ping ok\n[-]caches failed: not filled yet\n[+]parts ok\nreadyz check failed\n";
-        assert_eq!(answer(&health, "/readyz", ""), (500, failing.to_owned()));
-        assert_eq!(answer(&health, "/livez", ""), (200, "ok".to_owned()));
+        assert_eq!(get(&health, "/readyz", ""), (500, failing.to_owned()));
+        assert_eq!(get(&health, "/livez", ""), (200, "ok".to_owned()));
         health.pass("caches");
         let passing = "[+]ping ok\n[+]caches ok\n[+]parts ok\nhealthz check passed\n";
-        assert_eq!(answer(&health, "/healthz", "a=b&verbose"), (200, passing.to_owned()));
+        assert_eq!(get(&health, "/healthz", "a=b&verbose"), (200, passing.to_owned()));
         assert!(health.response("/health", "").is_none());
         health.fail_liveness("binds", "stuck");
-        let dead = "[+]ping ok\n[-]binds failed: stuck\nlivez check failed\n";
-        assert_eq!(answer(&health, "/livez", ""), (500, dead.to_owned()));
-        assert_eq!(answer(&health, "/readyz", "").0, 500);
+        let not_live = "[+]ping ok\n[-]binds failed: stuck\nlivez check failed\n";
+        assert_eq!(get(&health, "/livez", ""), (500, not_live.to_owned()));
+        assert_eq!(get(&health, "/readyz", "").0, 500);
         health.pass("binds");
-        assert_eq!(answer(&health, "/livez", ""), (200, "ok".to_owned()));
+        assert_eq!(get(&health, "/livez", ""), (200, "ok".to_owned()));
     }
 }

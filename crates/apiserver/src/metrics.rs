@@ -27,7 +27,7 @@ const DURATION_BUCKETS: [f64; 23] = [
 /// Appends the metrics of other components to a response at `/metrics`, in the same format and without the end mark.
 pub type ExtraMetrics = Arc<dyn Fn(&mut String) + Send + Sync>;
 
-/// The server's counters. Clones count into the same.
+/// The server's metrics. Clones share the counters.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<MetricsInner>);
 
@@ -41,7 +41,7 @@ struct MetricsInner {
     resident_memory: Gauge,
 }
 
-// Labels are borrowed for ever, so that counting a request allocates nothing.
+// Labels are `'static`, so that counting a request allocates nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     verb: &'static str,
@@ -82,14 +82,14 @@ impl Metrics {
             durations.clone(),
         );
         let long_running = Family::default();
-        registry.register("apiserver_longrunning_requests", "Watches that are open", long_running.clone());
+        registry.register("apiserver_longrunning_requests", "Open watches", long_running.clone());
         let objects = Family::default();
-        registry.register("apiserver_resource_objects", "Objects that are kept", objects.clone());
+        registry.register("apiserver_resource_objects", "Stored objects", objects.clone());
         let (revision, resident_memory) = (Gauge::default(), Gauge::default());
         registry.register("phalanx_store_revision", "The revision of the last write", revision.clone());
         registry.register_with_unit(
             "process_resident_memory",
-            "Memory the process holds",
+            "Resident memory of the process",
             Unit::Bytes,
             resident_memory.clone(),
         );
@@ -98,7 +98,7 @@ impl Metrics {
             let feature = FeatureLabels { name: gate.name(), stage: gate.stage() };
             features.get_or_create(&feature).set(gates.enabled(gate).into());
         }
-        registry.register("kubernetes_feature_enabled", "Whether a feature is on", features);
+        registry.register("kubernetes_feature_enabled", "Whether a feature gate is enabled", features);
         Metrics(Arc::new(MetricsInner {
             registry,
             requests,
@@ -110,7 +110,7 @@ impl Metrics {
         }))
     }
 
-    /// Counts a response. `resource` is `None` where the path names no served resource.
+    /// Counts a response. `resource` is `None` when the path has no served resource.
     pub fn record_request(&self, verb: Verb, resource: Option<&Resource>, code: StatusCode, took: Duration) {
         let (verb_label, resource) = (verb_label(verb), resource.map_or("", |resource| resource.plural));
         let labels = RequestLabels { verb: verb_label, resource, code: code.as_u16() };
@@ -121,7 +121,7 @@ impl Metrics {
         }
     }
 
-    /// A watch begins; it is open until the guard is dropped.
+    /// Counts a watch as open until the guard is dropped.
     pub fn track_watch(&self, resource: &Resource) -> WatchGuard {
         let gauge = self.0.long_running.get_or_create_owned(&VerbLabels { verb: "WATCH", resource: resource.plural });
         gauge.inc();
@@ -136,13 +136,13 @@ impl Metrics {
         }
         self.0.revision.set(store.revision().to_string().parse().unwrap_or(i64::MAX));
         self.0.resident_memory.set(resident_memory_bytes().unwrap_or_default());
-        let mut written = String::new();
-        text::encode_registry(&mut written, &self.0.registry).expect("writing to a string never fails");
+        let mut text = String::new();
+        text::encode_registry(&mut text, &self.0.registry).expect("writing to a string never fails");
         if let Some(extra) = extra {
-            extra(&mut written);
+            extra(&mut text);
         }
-        text::encode_eof(&mut written).expect("writing to a string never fails");
-        let mut response = Response::new(Body::whole(Bytes::from(written)));
+        text::encode_eof(&mut text).expect("writing to a string never fails");
+        let mut response = Response::new(Body::whole(Bytes::from(text)));
         let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         response
@@ -162,15 +162,15 @@ fn duration_histogram() -> Histogram {
     Histogram::new(DURATION_BUCKETS)
 }
 
-/// How many objects of a kind there are; looked at once a scrape, not counted at every write.
+/// The number of objects of a kind, counted at each scrape instead of at each write.
 fn count_objects(store: &Store, resource: &Resource) -> i64 {
-    let mut counted = 0;
+    let mut count = 0;
     let listed = store.list(&ListQuery::all(&resource.store_name), &mut |_| {
-        counted += 1;
+        count += 1;
         false
     });
     listed.expect("the current revision is never compacted");
-    counted
+    count
 }
 
 /// `None` where the system does not report it.

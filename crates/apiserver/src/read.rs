@@ -1,4 +1,4 @@
-//! Reads: stored bytes, put side by side. Objects are not decoded, unless a table is made of them.
+//! Reads: stored bytes, concatenated. Objects are decoded only for tables.
 //!
 //! In: a get, list or watch with its options. Out: stored objects in the representation and version that was requested.
 //! Promises: a list is one revision; a watch is ordered and complete, or ends with 410.
@@ -7,7 +7,7 @@ pub(crate) mod watch; // events as a stream of lines
 pub(crate) mod selection; // labels, fields and namespace that objects must have
 pub(crate) mod versions; // stored bytes in the requested version
 pub(crate) mod representation; // objects, their metadata alone, or rows of a table
-pub mod table; // objects as rows for people
+pub mod table; // objects as rows of a table
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +56,8 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Response<Body>> {
             .ok_or_else(|| Status::bad_request("continue key is not valid: the token cannot be read"))?;
         query.at = resume.at;
         query.after = Some(resume.after);
-        // A token of an earlier life of the store, which had come further: its list can no more be gone on with than
-        // one that is forgotten.
+        // A token of an earlier store whose revisions were higher: its list cannot be continued, as one whose revision
+        // is compacted.
         if query.at.is_some_and(|at| at > call.state.store.revision()) {
             return Err(expired_status(&query));
         }
@@ -69,12 +69,12 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Response<Body>> {
         query.at = exact.then_some(version);
     }
     match call.state.store.list(&query, &mut |stored| selection.matches(stored)) {
-        Ok(listed) => Ok(list_response(call, listed, &selection)),
+        Ok(page) => Ok(list_response(call, page, &selection)),
         Err(_) => Err(expired_status(&query)),
     }
 }
 
-/// Waits until the store has come to `version`; refuses when it does not.
+/// Waits until the store has reached `version`; refuses the request after a timeout.
 pub(crate) async fn wait_for_version(call: &Call<'_>, version: Revision) -> ApiResult<()> {
     let store = &call.state.store;
     if store.revision() >= version {
@@ -105,24 +105,24 @@ fn expired_status(query: &ListQuery) -> Status {
 }
 
 /// The response to a list: `{"apiVersion":…,"items":[…],"kind":…,"metadata":{…}}`, or a table with rows.
-pub(crate) fn list_response(call: &Call<'_>, listed: ListPage, selection: &Selection) -> Response<Body> {
-    let shown = ResponseEncoder::new(call);
-    let mut metadata = format!("\"resourceVersion\":\"{}\"", listed.revision);
-    if let Some(after) = listed.continue_after {
-        let token = ContinueToken { at: Some(listed.revision), after }.encode();
+pub(crate) fn list_response(call: &Call<'_>, page: ListPage, selection: &Selection) -> Response<Body> {
+    let encoder = ResponseEncoder::new(call);
+    let mut metadata = format!("\"resourceVersion\":\"{}\"", page.revision);
+    if let Some(after) = page.continue_after {
+        let token = ContinueToken { at: Some(page.revision), after }.encode();
         metadata = format!("\"continue\":\"{token}\",{metadata}");
         // With selectors the number of remaining matches is unknown.
         if selection.is_everything() {
-            metadata = format!("{metadata},\"remainingItemCount\":{}", listed.remaining);
+            metadata = format!("{metadata},\"remainingItemCount\":{}", page.remaining);
         }
     }
-    let pages = ListFrames {
-        head: Some(shown.list_head()),
-        items: listed.items.into_iter().peekable(),
-        tail: shown.list_tail(&metadata),
-        encoder: shown,
+    let frames = ListFrames {
+        head: Some(encoder.list_head()),
+        items: page.items.into_iter().peekable(),
+        tail: encoder.list_tail(&metadata),
+        encoder,
     };
-    json_response(StatusCode::OK, Body::stream(stream::iter(pages)))
+    json_response(StatusCode::OK, Body::stream(stream::iter(frames)))
 }
 
 /// The frames of a list.
@@ -160,13 +160,13 @@ impl Iterator for ListFrames {
 /// Where a page ended.
 #[derive(Debug, PartialEq)]
 struct ContinueToken {
-    /// The revision that all pages show; `None` for whatever is the latest.
+    /// The revision of all pages; `None` for the latest.
     at: Option<Revision>,
     after: ObjectKey,
 }
 
 impl ContinueToken {
-    /// The token's text, which only this server reads: hex, so that it needs no escaping anywhere.
+    /// The token as text that only this server parses: hex, so that it needs no escaping.
     fn encode(&self) -> String {
         let at = self.at.map(|at| at.to_string()).unwrap_or_default();
         let text = format!("{at}/{}/{}", self.after.namespace, self.after.name);
@@ -183,7 +183,7 @@ impl ContinueToken {
         let mut parts = text.splitn(3, '/');
         let at = match parts.next()? {
             "" => None,
-            // No list is at revision 0, which clients would read as "any".
+            // No list is at revision 0, which means "any" in requests.
             at => Some(Revision::parse(at).filter(|&at| at != Revision::ZERO)?),
         };
         let (namespace, name) = (parts.next()?, parts.next()?);
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_say_where_a_page_ended() {
+    fn tokens_round_trip() {
         for at in [None, Some(Revision(7))] {
             let resume = ContinueToken { at, after: ObjectKey::new("a", "b-ü") };
             assert_eq!(ContinueToken::parse(&resume.encode()), Some(resume));

@@ -4,7 +4,7 @@
 //! types of both directions, and the body as a document.
 //! Promises: paths are data. Which resources exist is not known here, so nothing here matches on a kind.
 
-mod route; // path and query → what is requested
+mod route; // path and query → the requested route
 pub(crate) mod identity; // the client
 pub(crate) mod span; // the request in the log
 pub(crate) mod negotiation; // media types of the body and of the response

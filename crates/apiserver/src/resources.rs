@@ -1,4 +1,4 @@
-//! The kinds that are served, one file each.
+//! The served kinds, one file each.
 //!
 //! In: the feature gates. Out: one `Resource` value per kind.
 //! Promises: the pipeline knows a kind only by its `Resource`; nothing else matches on a kind.
@@ -43,8 +43,8 @@ const RESOURCES: &[fn() -> Resource] = &[
     composite_pod_groups::resource,
 ];
 
-/// The kinds of the registry that are served with these gates. Stored objects of the others stay, and are served again
-/// when their gate is on.
+/// The kinds of the registry that are served with these gates. Stored objects of other kinds are kept, and are served
+/// again when their gate is enabled.
 pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
     let resources: Vec<Resource> = RESOURCES.iter().map(|resource| resource()).collect();
     let served = kinds::ALL.iter().filter(|kind| kind.is_served(gates));

@@ -1,4 +1,4 @@
-//! The service: reads the request, finds the resource, calls the step, writes the answer.
+//! The service: parses the request, finds the resource, calls the step and sends the response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -43,32 +43,32 @@ use crate::{read, resources, write};
 /// The largest body that is read, as upstream.
 pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
-/// Namespaces that are always there.
+/// Namespaces that always exist.
 const BUILTIN_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// What the priority classes that are always there are for, in the order of [`SYSTEM_CLASSES`].
+/// The descriptions of the built-in priority classes, in the order of [`SYSTEM_CLASSES`].
 const CLASS_DESCRIPTIONS: [&str; SYSTEM_CLASSES.len()] = [
     "Used for system critical pods that must not be moved from their current node.",
     "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
 ];
 
-/// What a server is made of.
+/// The dependencies of a server.
 pub struct Config {
-    /// Where objects are kept.
+    /// The store of the objects.
     pub store: Store,
-    /// How writes get there.
+    /// Commits writes to the store.
     pub committer: Committer,
-    /// The time that objects carry.
+    /// The clock of timestamps in objects.
     pub clock: Arc<dyn Clock>,
-    /// Where uids, generated names and the length of watches come from.
+    /// The source of uids, generated names and the length of watches.
     pub random: Random,
-    /// Which features are on.
+    /// The feature gates.
     pub gates: Gates,
 }
 
-/// The server cannot begin: an object that is always there cannot be made.
+/// The server cannot start: a built-in object cannot be created.
 #[derive(Debug, thiserror::Error)]
-#[error("{plural} {name} cannot be made: {}", status.message())]
+#[error("{plural} {name} cannot be created: {}", status.message())]
 pub struct BootstrapError {
     plural: &'static str,
     name: String,
@@ -76,17 +76,17 @@ pub struct BootstrapError {
 }
 
 impl BootstrapError {
-    /// Whether there was no room for it: free some, and it can.
+    /// Whether the storage is full. The server can start after space is freed.
     pub fn is_full(&self) -> bool {
         self.status.is_full()
     }
 }
 
-/// The API server. Clones are the same server.
+/// The API server. Clones share the state.
 #[derive(Clone)]
 pub struct ApiServer(Arc<ServerState>);
 
-/// What every request needs.
+/// State that every request uses.
 pub(crate) struct ServerState {
     pub store: Store,
     pub committer: Committer,
@@ -94,9 +94,9 @@ pub(crate) struct ServerState {
     pub random: Random,
     pub gates: Gates,
     pub resources: Vec<Resource>,
-    /// How long objects live that go by themselves.
+    /// The lifetime of expiring objects after their last write.
     pub event_ttl: Duration,
-    /// Made when first asked for: most servers of a simulation never are.
+    /// Built at the first request for it: most servers of a simulation never get one.
     discovery: OnceLock<Discovery>,
     openapi: OnceLock<OpenApi>,
     health: Health,
@@ -105,15 +105,15 @@ pub(crate) struct ServerState {
     extension: Option<ExtensionHandler>,
     audit: Option<AuditSink>,
     request_ids: RequestIds,
-    /// How much of every node is taken; `None` where binds are not checked against it.
+    /// The allocated capacity of every node; `None` when binds are not checked.
     pub capacity: Option<Capacity>,
 }
 
-/// Marks an answer that lasts until somebody ends it: a watch.
+/// Marks a response that lasts until the client or the server ends it: a watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongRunning;
 
-/// One request on its way through the steps.
+/// One request in the pipeline.
 pub(crate) struct Call<'a> {
     pub state: &'a ServerState,
     pub resource: &'a Resource,
@@ -170,13 +170,13 @@ impl ServerState {
 }
 
 impl ApiServer {
-    /// A server on `config.store`, which afterwards holds the namespaces and priority classes that are always there.
+    /// A server on `config.store`. Creates the built-in namespaces and priority classes.
     pub fn new(config: Config) -> Result<ApiServer, BootstrapError> {
         let Config { store, committer, clock, random, gates } = config;
-        // Nobody else uses the store yet, so the first writes need not wait for anybody.
+        // The store has no other users yet, so the first writes are committed in place.
         let in_place = Committer::in_place(store.clone());
         let capacity = Some(Capacity::new(store.clone()));
-        let mut home = ServerState {
+        let mut state = ServerState {
             store,
             committer: in_place,
             clock,
@@ -195,64 +195,64 @@ impl ApiServer {
             capacity,
         };
         for name in BUILTIN_NAMESPACES {
-            create_builtin(&home, ("", "v1", "namespaces"), &json!({"metadata": {"name": name}}))?;
+            create_builtin(&state, ("", "v1", "namespaces"), &json!({"metadata": {"name": name}}))?;
         }
         for ((name, value), description) in SYSTEM_CLASSES.into_iter().zip(CLASS_DESCRIPTIONS) {
             let class = json!({"metadata": {"name": name}, "value": value, "description": description});
-            create_builtin(&home, ("scheduling.k8s.io", "v1", "priorityclasses"), &class)?;
+            create_builtin(&state, ("scheduling.k8s.io", "v1", "priorityclasses"), &class)?;
         }
-        home.committer = committer;
-        Ok(ApiServer(Arc::new(home)))
+        state.committer = committer;
+        Ok(ApiServer(Arc::new(state)))
     }
 
-    /// The same server, whose Events live this long after their last write, where [`ApiServer::expire`] runs. To be called
-    /// before it is cloned.
+    /// Sets how long Events live after their last write, when [`ApiServer::expire`] runs. Must be called before the
+    /// server is cloned.
     #[must_use]
     pub fn with_event_ttl(mut self, event_ttl: Duration) -> ApiServer {
-        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").event_ttl = event_ttl;
+        Arc::get_mut(&mut self.0).expect("the server is not cloned yet").event_ttl = event_ttl;
         self
     }
 
-    /// The same server, which tells `audit` of every request that writes. To be called before it is cloned.
+    /// Sends every write request to `audit`. Must be called before the server is cloned.
     #[must_use]
     pub fn with_audit(mut self, audit: AuditSink) -> ApiServer {
-        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").audit = Some(audit);
+        Arc::get_mut(&mut self.0).expect("the server is not cloned yet").audit = Some(audit);
         self
     }
 
-    /// The same server, whose answer at `/metrics` holds what `others` adds. To be called before it is cloned.
+    /// Adds the metrics of `extra` to `/metrics`. Must be called before the server is cloned.
     #[must_use]
-    pub fn with_extra_metrics(mut self, others: ExtraMetrics) -> ApiServer {
-        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").extra_metrics = Some(others);
+    pub fn with_extra_metrics(mut self, extra: ExtraMetrics) -> ApiServer {
+        Arc::get_mut(&mut self.0).expect("the server is not cloned yet").extra_metrics = Some(extra);
         self
     }
 
-    /// The same server, below whose `/apis/phalanx.dev/v1alpha1` `others` answer. To be called before it is cloned.
+    /// Serves `extension` below `/apis/phalanx.dev/v1alpha1`. Must be called before the server is cloned.
     #[must_use]
-    pub fn with_extension(mut self, others: ExtensionHandler) -> ApiServer {
-        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").extension = Some(others);
+    pub fn with_extension(mut self, extension: ExtensionHandler) -> ApiServer {
+        Arc::get_mut(&mut self.0).expect("the server is not cloned yet").extension = Some(extension);
         self
     }
 
-    /// The same server, which binds pods to whatever node is asked for, as upstream does: whether they fit is left to
-    /// the scheduler. To be called before it is cloned.
+    /// Turns off the capacity check of binds, as upstream: only the scheduler checks whether pods fit. Must be called
+    /// before the server is cloned.
     #[must_use]
     pub fn without_capacity_check(mut self) -> ApiServer {
-        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").capacity = None;
+        Arc::get_mut(&mut self.0).expect("the server is not cloned yet").capacity = None;
         self
     }
 
-    /// Where those who run parts of the process report on them.
+    /// The health of the process, to which components report.
     pub fn health(&self) -> &Health {
         &self.0.health
     }
 
-    /// A client whose requests come from `identity`. Must be called inside a tokio runtime, which `kube::Client` needs.
+    /// A client with the given identity. Must be called inside a tokio runtime, which `kube::Client` needs.
     pub fn client(&self, identity: Identity) -> kube::Client {
         kube::Client::new(IdentityService { inner: self.clone(), identity }, "default")
     }
 
-    /// The kinds that are served.
+    /// The served kinds.
     pub fn resources(&self) -> &[Resource] {
         &self.0.resources
     }
@@ -312,10 +312,10 @@ where
     dispatch(&call, subresource, headers, body).await
 }
 
-/// The resource and subresource that a request names, if they are served.
-fn find_resource<'a>(home: &'a ServerState, info: &RequestInfo) -> ApiResult<(&'a Resource, Option<Subresource>)> {
-    let resource = home.resource(&info.group, &info.resource).ok_or_else(Status::unknown_path)?;
-    // An object of a namespaced kind has no path without its namespace, though the collection has.
+/// The resource and subresource of a request, if they are served.
+fn find_resource<'a>(state: &'a ServerState, info: &RequestInfo) -> ApiResult<(&'a Resource, Option<Subresource>)> {
+    let resource = state.resource(&info.group, &info.resource).ok_or_else(Status::unknown_path)?;
+    // A namespaced collection has a path without a namespace, but its objects do not.
     let misplaced = if resource.namespaced {
         info.namespace.is_none() && (info.name.is_some() || info.verb == Verb::Create)
     } else {
@@ -329,7 +329,7 @@ fn find_resource<'a>(home: &'a ServerState, info: &RequestInfo) -> ApiResult<(&'
     subresource.map(|subresource| (resource, Some(subresource))).ok_or_else(Status::unknown_path)
 }
 
-/// Each verb is one file.
+/// Calls the function of the verb.
 async fn dispatch<B>(
     call: &Call<'_>,
     subresource: Option<Subresource>,
@@ -367,7 +367,7 @@ where
     }
 }
 
-/// The object in the body, or the options of a deletion, as JSON.
+/// The object in the body, or the options of a delete, as JSON.
 async fn json_body<B>(
     call: &Call<'_>,
     subresource: Option<Subresource>,
@@ -383,9 +383,9 @@ where
     let wanted = match info.verb {
         Verb::Delete | Verb::DeleteCollection => ExpectedKind::DELETE_OPTIONS,
         _ => {
-            let kind = subresource.map_or(resource.kind, |part| part.kind(resource.kind));
-            let foreign = subresource.and_then(Subresource::own_group_version);
-            let (group, version) = foreign.unwrap_or((resource.group, &info.version));
+            let kind = subresource.map_or(resource.kind, |subresource| subresource.kind(resource.kind));
+            let own_group_version = subresource.and_then(Subresource::own_group_version);
+            let (group, version) = own_group_version.unwrap_or((resource.group, &info.version));
             ExpectedKind { group, version, kind }
         }
     };
@@ -404,12 +404,12 @@ where
     }
 }
 
-/// The refusal of a body that is too large as it comes, or as JSON.
+/// The refusal of a body that is too large as sent, or as JSON.
 pub(crate) fn body_too_large() -> Status {
     Status::too_large(format!("Request entity is too large: limit is {MAX_BODY_BYTES}"))
 }
 
-/// An answer with a JSON body.
+/// A response with a JSON body.
 pub(crate) fn json_response(code: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -417,14 +417,14 @@ pub(crate) fn json_response(code: StatusCode, body: Body) -> Response<Body> {
     response
 }
 
-/// Paths that name no resource.
-fn non_resource_response(home: &ServerState, request: &Parts) -> Response<Body> {
+/// Responses to paths that refer to no resource.
+fn non_resource_response(state: &ServerState, request: &Parts) -> Response<Body> {
     let uri = &request.uri;
-    if let Some(response) = home.health.response(uri.path(), uri.query().unwrap_or_default()) {
+    if let Some(response) = state.health.response(uri.path(), uri.query().unwrap_or_default()) {
         return response;
     }
     match uri.path() {
-        "/metrics" => home.metrics.response(&home.store, &home.resources, home.extra_metrics.as_ref()),
+        "/metrics" => state.metrics.response(&state.store, &state.resources, state.extra_metrics.as_ref()),
         "/version" | "/version/" => {
             let version = json!({
                 "major": "1", "minor": "37", "gitVersion": concat!("v1.37.1+phalanx-", env!("CARGO_PKG_VERSION")),
@@ -433,12 +433,12 @@ fn non_resource_response(home: &ServerState, request: &Parts) -> Response<Body> 
             });
             json_response(StatusCode::OK, Body::whole(version.to_string().into()))
         }
-        _ => discovery_response(home, request).unwrap_or_else(Status::into_response),
+        _ => discovery_response(state, request).unwrap_or_else(Status::into_response),
     }
 }
 
 /// Discovery and OpenAPI.
-fn discovery_response(home: &ServerState, request: &Parts) -> ApiResult<Response<Body>> {
+fn discovery_response(state: &ServerState, request: &Parts) -> ApiResult<Response<Body>> {
     let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
     let (is_openapi, is_openapi2) = (path.starts_with("/openapi/v3"), path == "/openapi/v2");
     if !is_openapi
@@ -456,13 +456,13 @@ fn discovery_response(home: &ServerState, request: &Parts) -> ApiResult<Response
     if is_openapi2 {
         OpenApi2::new().response(&request.headers)
     } else if is_openapi {
-        home.openapi.get_or_init(|| OpenApi::new(&home.resources)).response(path, query, &request.headers)
+        state.openapi.get_or_init(|| OpenApi::new(&state.resources)).response(path, query, &request.headers)
     } else {
-        home.discovery.get_or_init(|| Discovery::new(&home.resources)).response(path, &request.headers)
+        state.discovery.get_or_init(|| Discovery::new(&state.resources)).response(path, &request.headers)
     }
 }
 
-/// The machine in Go's words, as clients know them: `linux/amd64`.
+/// The platform in Go's terms, as clients expect it: `linux/amd64`.
 fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -472,15 +472,15 @@ fn platform() -> String {
     format!("{}/{architecture}", std::env::consts::OS)
 }
 
-/// Makes an object without a namespace the way a user would, so that it has all that such an object has.
+/// Creates a cluster-scoped object through the same steps as a user's request, so that it has the same fields.
 fn create_builtin(
-    home: &ServerState,
+    state: &ServerState,
     (group, version, plural): (&str, &str, &'static str),
     object: &Value,
 ) -> Result<(), BootstrapError> {
-    let resource = home.resource(group, plural).expect("what is always there is served");
+    let resource = state.resource(group, plural).expect("built-in kinds are served");
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    if home.store.get(&resource.key("", name)).is_some() {
+    if state.store.get(&resource.key("", name)).is_some() {
         return Ok(());
     }
     let info = RequestInfo {
@@ -494,9 +494,9 @@ fn create_builtin(
         options: RequestOptions::default(),
     };
     let span = RequestSpan::none();
-    let call = Call { state: home, resource, info: &info, representation: Representation::Object, span: &span };
+    let call = Call { state, resource, info: &info, representation: Representation::Object, span: &span };
     let body = Bytes::from(object.to_string());
-    let made = write::create(&call, &body).now_or_never().expect("a write in place waits for nothing");
+    let made = write::create(&call, &body).now_or_never().expect("a write in place does not wait");
     made.map(|_| ()).map_err(|status| BootstrapError { plural, name: name.to_owned(), status: Box::new(status) })
 }
 
@@ -515,13 +515,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
-        // What reads or writes much is not told from outside, save by what it brings along.
+        // The cost of a request is unknown here, except for the size of its body.
         let is_large = request.body().size_hint().upper().is_none_or(|bytes| bytes > block_in_place::MIN_BODY_BYTES);
-        // YAML takes several times as long to read as JSON, and a few lines of it can stand for thousands of values.
+        // YAML takes several times as long to parse as JSON, and a few lines can expand to thousands of values.
         let is_large = is_large || negotiation::is_yaml(request.headers());
         Box::pin(async move {
-            let answer = server.respond(request);
-            Ok(if is_large { BlockInPlace::new(answer).await } else { answer.await })
+            let response = server.respond(request);
+            Ok(if is_large { BlockInPlace::new(response).await } else { response.await })
         })
     }
 }

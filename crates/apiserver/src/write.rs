@@ -4,13 +4,13 @@
 //! validating admission → commit.
 //!
 //! In: a request that creates, changes or deletes. Out: the stored object, or a `Status` with every cause.
-//! Promises: a patch, a binding and an eviction go through the same steps as an update; what fails leaves no trace.
+//! Promises: a patch, a binding and an eviction take the same steps as an update; a write that fails changes nothing.
 
 pub(crate) mod metadata; // the metadata that only the server sets
 pub(crate) mod admission; // rules that read the rest of the cluster
 pub(crate) mod encode; // object → stored bytes
 pub(crate) mod patch; // merge patches and JSON patches
-mod strategic_merge; // merge patches that know the structure of the kind
+mod strategic_merge; // merge patches that use the schema of the kind
 pub(crate) mod delete; // deletion: at once, graceful, or pending on finalizers
 pub(crate) mod binding; // `pods/NAME/binding`
 pub(crate) mod eviction; // `pods/NAME/eviction`
@@ -46,10 +46,10 @@ pub(crate) const MAX_ATTEMPTS: usize = 5;
 /// The total size of the warnings of one response.
 const MAX_WARNING_BYTES: usize = 4096;
 
-/// The part of an object that a change is about.
+/// The fields of an object that an update changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpdateScope {
-    /// All but the status, where the kind has one.
+    /// Everything except the status, if the kind has one.
     Whole,
     /// The status.
     Status,
@@ -68,7 +68,8 @@ pub(crate) async fn create(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<
         let name = metadata::fill_system_fields(call, &mut object)?;
         names += 1;
         match finish_create(call, &mut object, &mut warnings).await {
-            // A generated name may be taken. The whole write is repeated then, because other fields follow from the name.
+            // A generated name may exist already. The whole write is repeated then, because other fields depend on the
+            // name.
             Err(status) if name == NameSource::Generated && status.is_already_exists() => {
                 if names == MAX_NAME_ATTEMPTS {
                     return Err(Status::no_free_name(call.resource, object.name()));
@@ -79,7 +80,7 @@ pub(crate) async fn create(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<
     }
 }
 
-/// The steps of a create from defaults on.
+/// The steps of a create, from defaults to commit.
 async fn finish_create(
     call: &Call<'_>,
     object: &mut ApiObject,
@@ -103,21 +104,21 @@ async fn finish_create(
     }
 }
 
-/// Replaces an object, or its status.
-pub(crate) async fn update(call: &Call<'_>, part: UpdateScope, body: &Bytes) -> ApiResult<Response<Body>> {
-    guaranteed_update(call, part, &mut |old, warnings| decode(call, body, Some(old), warnings)).await
+/// Updates an object, or its status.
+pub(crate) async fn update(call: &Call<'_>, scope: UpdateScope, body: &Bytes) -> ApiResult<Response<Body>> {
+    guaranteed_update(call, scope, &mut |old, warnings| decode(call, body, Some(old), warnings)).await
 }
 
-/// Makes the next version of an object from the one there is. `next` is asked again when another write came first; it
-/// returns an object in the storage version, with the resource version it insists on, if any.
+/// Updates an object to what `next` returns. `next` is called again after a conflict. It returns an object in the
+/// storage version, with a resource version if the update requires one.
 pub(crate) async fn guaranteed_update(
     call: &Call<'_>,
-    part: UpdateScope,
+    scope: UpdateScope,
     next: &mut (dyn FnMut(&ApiObject, &mut Vec<String>) -> ApiResult<ApiObject> + Send),
 ) -> ApiResult<Response<Body>> {
     for _ in 0..MAX_ATTEMPTS {
         let mut warnings = Vec::new();
-        match try_update(call, part, next, &mut warnings).await {
+        match try_update(call, scope, next, &mut warnings).await {
             Ok(None) => {}
             Ok(Some(response)) => return Ok(response),
             Err(status) => return Err(status.with_warnings(warnings)),
@@ -126,10 +127,10 @@ pub(crate) async fn guaranteed_update(
     Err(Status::modified(call.resource, call.name()))
 }
 
-/// Makes the next version once; `None` after a conflict.
+/// Tries the update once; `None` after a conflict.
 async fn try_update(
     call: &Call<'_>,
-    part: UpdateScope,
+    scope: UpdateScope,
     next: &mut (dyn FnMut(&ApiObject, &mut Vec<String>) -> ApiResult<ApiObject> + Send),
     warnings: &mut Vec<String>,
 ) -> ApiResult<Option<Response<Body>>> {
@@ -140,8 +141,8 @@ async fn try_update(
     metadata::match_request_path(call, &mut new)?;
     metadata::dedup_owner_references(&mut new, warnings);
     check_version(call, &new, &old, &stored)?;
-    finish_update(call, part, &mut new, &old)?;
-    if part == UpdateScope::Whole {
+    finish_update(call, scope, &mut new, &old)?;
+    if scope == UpdateScope::Whole {
         warnings.extend((resource.strategy.warnings)(&new, Some(&old)));
     }
     if call.info.options.dry_run {
@@ -149,22 +150,22 @@ async fn try_update(
     }
     // The last finalizer may just have been removed.
     let op = if old.is_deleting() && is_ready_to_delete(call, &new) { Op::Delete } else { Op::Put };
-    let kept = commit(call, &new, Precondition::At(stored.revision), op).await?;
-    Ok(kept.ok().map(|stored| stored_response(call, StatusCode::OK, &stored, warnings)))
+    let committed = commit(call, &new, Precondition::At(stored.revision), op).await?;
+    Ok(committed.ok().map(|stored| stored_response(call, StatusCode::OK, &stored, warnings)))
 }
 
-/// The steps of a change from defaults to validating admission.
-fn finish_update(call: &Call<'_>, part: UpdateScope, new: &mut ApiObject, old: &ApiObject) -> ApiResult<()> {
+/// The steps of an update, from defaults to validating admission.
+fn finish_update(call: &Call<'_>, scope: UpdateScope, new: &mut ApiObject, old: &ApiObject) -> ApiResult<()> {
     let Call { state: server, resource, .. } = *call;
     let (strategy, gates) = (&resource.strategy, &server.gates);
-    let operation = if part == UpdateScope::Whole { Operation::Update } else { Operation::UpdateSubresource };
+    let operation = if scope == UpdateScope::Whole { Operation::Update } else { Operation::UpdateSubresource };
     let attributes = Attributes { call, operation, old: Some(old) };
-    metadata::keep_system_fields(new, old, part);
+    metadata::keep_system_fields(new, old, scope);
     (strategy.defaults)(new, gates);
     admission::mutate(&attributes, new)?;
-    prepare_for_update(call, part, new, old);
+    prepare_for_update(call, scope, new, old);
     fill_required_fields(call, new);
-    let result = match part {
+    let result = match scope {
         UpdateScope::Whole => (strategy.validate_update)(new, old, gates),
         UpdateScope::Status => (strategy.validate_status_update)(new, old, gates),
         UpdateScope::Finalizers => (strategy.validate_finalize)(new, old, gates),
@@ -173,7 +174,7 @@ fn finish_update(call: &Call<'_>, part: UpdateScope, new: &mut ApiObject, old: &
     admission::validate(&attributes, new)
 }
 
-/// Writes fields that the kind always shows, also after a step has removed them: `status: {}`.
+/// Sets fields that the kind always has, also after a step removed them: `status: {}`.
 fn fill_required_fields(call: &Call<'_>, object: &mut ApiObject) {
     let Call { resource, .. } = *call;
     schema::write_empty_fields(resource.storage_group, resource.storage_version, resource.kind, object.document_mut());
@@ -186,7 +187,7 @@ pub(crate) fn is_ready_to_delete(call: &Call<'_>, object: &ApiObject) -> bool {
         && !(call.resource.strategy.has_spec_finalizers)(object)
 }
 
-/// Refuses a change of a version or of an object that is not there any more.
+/// Refuses an update that is based on an outdated version or on a deleted object of the same name.
 fn check_version(call: &Call<'_>, new: &ApiObject, old: &ApiObject, stored: &StoredObject) -> ApiResult<()> {
     let Call { resource, .. } = *call;
     match new.text(&["metadata", "resourceVersion"]) {
@@ -207,10 +208,10 @@ fn check_version(call: &Call<'_>, new: &ApiObject, old: &ApiObject, stored: &Sto
     Ok(())
 }
 
-/// Reverts what this scope may not change, and increments the generation if the spec changed.
-fn prepare_for_update(call: &Call<'_>, part: UpdateScope, new: &mut ApiObject, old: &ApiObject) {
+/// Reverts fields outside the scope, and increments the generation if the spec changed.
+fn prepare_for_update(call: &Call<'_>, scope: UpdateScope, new: &mut ApiObject, old: &ApiObject) {
     let Call { state: server, resource, .. } = *call;
-    match part {
+    match scope {
         UpdateScope::Whole => {
             if resource.has(Subresource::Status) {
                 new.copy_field_from(old, "status");
@@ -232,7 +233,7 @@ fn prepare_for_update(call: &Call<'_>, part: UpdateScope, new: &mut ApiObject, o
     }
 }
 
-/// Bytes → an object in the storage version that has only known fields. `old` is the stored one, if there is one.
+/// Bytes → an object in the storage version without unknown fields. `old` is the stored object, if it exists.
 fn decode(call: &Call<'_>, body: &Bytes, old: Option<&ApiObject>, warnings: &mut Vec<String>) -> ApiResult<ApiObject> {
     let (object, duplicates) = ApiObject::parse_with_duplicates(body).map_err(|bad| {
         Status::bad_request(format!(
@@ -243,7 +244,7 @@ fn decode(call: &Call<'_>, body: &Bytes, old: Option<&ApiObject>, warnings: &mut
     decode_document(call, object, old, &duplicates, warnings)
 }
 
-/// The same for a document that is already read, in the version of the path; it had these fields more than once.
+/// The same for a parsed document in the version of the path, with its duplicate fields.
 pub(crate) fn decode_document(
     call: &Call<'_>,
     mut object: ApiObject,
@@ -258,7 +259,7 @@ pub(crate) fn decode_document(
     strict::check(call, &mut object, duplicates, warnings)?;
     versions::to_storage_version(call, &mut object, old, warnings)?;
     if resource.conversion(&info.version).is_some() {
-        // What a conversion makes of it is brought into form as if it had been sent so.
+        // The converted document is normalized as if it had been sent in this form.
         schema::check(resource.storage_group, resource.storage_version, resource.kind, object.document_mut());
     }
     Ok(object)
@@ -283,13 +284,13 @@ fn require_valid(call: &Call<'_>, object: &ApiObject, result: ValidationResult) 
     if errors.is_empty() {
         return Ok(());
     }
-    // Decoded, a missing list looks like an empty one. The error shows what the document has.
+    // A missing list decodes as an empty one. The error shows the value of the document.
     for error in errors.iter_mut().filter(|error| error.value.as_deref() == Some("[]")) {
         if object.get_path(error.path.as_str()).is_none_or(serde_json::Value::is_null) {
             error.value = Some("null".to_owned());
         }
     }
-    // Upstream: prints `null` for immutable fields of groups. The value that was sent says more.
+    // Upstream: prints `null` for immutable fields of groups. The value that was sent is more helpful.
     for error in
         errors.iter_mut().filter(|error| error.value.as_deref() == Some("null") && is_immutability_error(error))
     {
@@ -300,13 +301,12 @@ fn require_valid(call: &Call<'_>, object: &ApiObject, result: ValidationResult) 
     Err(Status::invalid(call.resource, object.name(), &errors))
 }
 
-/// Whether the error is about a field that may not change, or not come.
+/// Whether the error is about a field that may not be changed, or not be added.
 fn is_immutability_error(error: &Error) -> bool {
     error.detail.contains("immutable") || error.detail == "field cannot be set once created"
 }
 
-/// Hands one write to the store. The outer error has to be passed on, the inner one is an answer: another write came
-/// first.
+/// Sends one write to the store. The outer error is a refusal. The inner one is a conflict with another write.
 pub(crate) async fn commit(
     call: &Call<'_>,
     object: &ApiObject,
@@ -315,7 +315,7 @@ pub(crate) async fn commit(
 ) -> ApiResult<Result<Arc<StoredObject>, WriteRefusal>> {
     let Call { state: server, resource, .. } = *call;
     let now = server.clock.now();
-    // An expiry beyond the range of timestamps is none.
+    // An expiry beyond the range of timestamps means none.
     let expires = if resource.expires { now.checked_add(server.event_ttl).ok() } else { None };
     let write = ObjectWrite {
         key: resource.key(object.namespace(), object.name()),
@@ -328,11 +328,11 @@ pub(crate) async fn commit(
     let mut results = results.map_err(|error| Status::store_failed(&error))?;
     match results.pop().expect("the store returns a result for every write") {
         Err(WriteRefusal::Full(space)) => Err(Status::insufficient_storage(space)),
-        answer => {
-            if let Ok(stored) = &answer {
+        result => {
+            if let Ok(stored) = &result {
                 call.span.record_write(stored);
             }
-            Ok(answer)
+            Ok(result)
         }
     }
 }
@@ -354,7 +354,7 @@ fn object_response(call: &Call<'_>, code: StatusCode, bytes: &Bytes, warnings: &
     response
 }
 
-/// `Warning: 299 - "text"`, one header each. What does not fit into a response's headers is left out, as upstream.
+/// Adds `Warning: 299 - "text"`, one header each. Warnings beyond the limit are dropped, as upstream.
 pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     let mut bytes = 0;
     for text in warnings {

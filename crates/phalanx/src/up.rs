@@ -339,7 +339,7 @@ mod tests {
         });
         let error = UpError::Start(StartError::Server(server.err().unwrap()));
         assert_eq!(report_start_error(&error), 3);
-        let text = "namespaces default cannot be made: the data directory is full: 0 MiB free, 0 MiB are kept in reserve; \
+        let text = "namespaces default cannot be created: the data directory is full: 0 MiB free, 0 MiB are reserved; \
                     delete objects or free space";
         assert_eq!(cli::with_causes(&error), text);
         assert_eq!(

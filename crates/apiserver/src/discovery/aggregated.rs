@@ -1,5 +1,5 @@
-//! Discovery in one document: all groups, versions and resources at once, so that a client asks twice instead of once
-//! for each version.
+//! Discovery in one document: all groups, versions and resources at once, so that a client sends two requests instead
+//! of one for each version.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ pub(super) const GROUP: &str = "apidiscovery.k8s.io";
 /// The kind of the form.
 pub(super) const KIND: &str = "APIGroupDiscoveryList";
 
-/// The versions of the form, with the media type of each. They differ in nothing else.
+/// The versions of the form, with the media type of each. They do not differ in structure.
 pub(super) const FORMS: [(&str, &str); 2] = [
     ("v2", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
     ("v2beta1", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"),
@@ -25,7 +25,7 @@ pub(super) fn document(form: &str, groups: &[&ServedGroup<'_>]) -> Value {
 
 fn group_document(group: &ServedGroup<'_>) -> Value {
     let versions: Vec<Value> = group.versions.iter().map(version_document).collect();
-    // The core group has no name at all.
+    // The core group has no name.
     let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
     json!({"metadata": metadata, "versions": versions})
 }

@@ -1,4 +1,4 @@
-//! Discovery as it always was: a list of groups, a document for each group, a list of resources for each version.
+//! The original form of discovery: a list of groups, a document for each group, a list of resources for each version.
 
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
 //! The API as OpenAPI 3 documents, one for each group and version, made from the structure of the served kinds.
 //!
-//! Clients read them for three things: whether the server checks fields itself (`fieldValidation`), how lists merge
-//! in patches of kinds that they do not know, and what to print for `kubectl explain`.
+//! Clients read them to learn whether the server validates fields (`fieldValidation`), how lists merge in patches of
+//! kinds that the client has no schema for, and what `kubectl explain` prints.
 //!
 //! Version 2 at `/openapi/v2` exists for older clients and describes no kinds.
 
@@ -23,7 +23,7 @@ use crate::resources::resource::Resource;
 use crate::response::body::Body;
 use crate::response::status::{ApiResult, Status};
 
-/// Every document, and the index of them.
+/// Every document, and their index.
 pub(crate) struct OpenApi {
     index: StaticDocument,
     /// By the path of the API that they describe: `apis/batch/v1`.
@@ -31,7 +31,7 @@ pub(crate) struct OpenApi {
 }
 
 impl OpenApi {
-    /// Writes down what is served.
+    /// Builds every document.
     pub fn new(resources: &[Resource]) -> OpenApi {
         let mut documents = BTreeMap::new();
         for group in groups(resources) {
@@ -58,14 +58,14 @@ impl OpenApi {
         {
             return Err(Status::not_acceptable());
         }
-        let asked = query.split('&').find_map(|pair| pair.strip_prefix("hash="));
-        match asked {
+        let requested_hash = query.split('&').find_map(|pair| pair.strip_prefix("hash="));
+        match requested_hash {
             None => Ok(document.response(headers)),
             Some(hash) if hash == document.hash() => {
                 let mut response = document.response(headers);
-                // This address never shows anything else.
-                let forever = HeaderValue::from_static("public, immutable, max-age=31536000");
-                response.headers_mut().insert(header::CACHE_CONTROL, forever);
+                // The document at this address never changes.
+                let immutable = HeaderValue::from_static("public, immutable, max-age=31536000");
+                response.headers_mut().insert(header::CACHE_CONTROL, immutable);
                 Ok(response)
             }
             Some(_) => Ok(moved_to(&address(inner, document))),
@@ -77,11 +77,11 @@ fn address(path: &str, document: &StaticDocument) -> String {
     format!("/openapi/v3/{path}?hash={}", document.hash())
 }
 
-/// The client knows the address of an older document.
+/// A redirect for a client that has the address of an older document.
 fn moved_to(address: &str) -> Response<Body> {
     let mut response = Response::new(Body::whole(bytes::Bytes::new()));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
-    let location = HeaderValue::from_str(address).expect("a path of ours with a hash of hex digits");
+    let location = HeaderValue::from_str(address).expect("a path with a hash of hex digits is a valid header value");
     response.headers_mut().insert(header::LOCATION, location);
     response
 }

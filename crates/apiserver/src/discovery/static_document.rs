@@ -1,4 +1,4 @@
-//! Documents about the API itself: made once, kept as bytes, served with an ETag.
+//! Documents about the API itself: built once, stored as bytes, served with an ETag.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -15,18 +15,18 @@ pub(crate) struct StaticDocument {
 }
 
 impl StaticDocument {
-    /// Writes the document down.
+    /// Serializes the document.
     pub fn new(document: &Value, media_type: &'static str) -> StaticDocument {
         StaticDocument::of_bytes(Bytes::from(document.to_string()), media_type)
     }
 
-    /// The same for a document that is written already.
+    /// The same for a document that is already serialized.
     pub fn of_bytes(bytes: Bytes, media_type: &'static str) -> StaticDocument {
         let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02X}")).collect();
         StaticDocument { bytes, hash, media_type }
     }
 
-    /// Differs between documents that differ.
+    /// The hash of the bytes.
     pub fn hash(&self) -> &str {
         &self.hash
     }

@@ -1,5 +1,5 @@
-//! Who waits for whom on a connection. The socket alone does not tell: an HTTP/2 client can read every byte and still
-//! never take an answer, because it gives the stream no room.
+//! Requests in flight and unread responses of a connection. The socket alone does not show them: an HTTP/2 client can
+//! read every byte and still never read a response, because it does not extend the flow-control window of the stream.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::edge::EdgeLimits;
 
-/// What a connection's requests are at. Clones are the same connection.
+/// The requests of a connection. Clones share the state.
 #[derive(Clone)]
 pub(super) struct ConnectionActivity(Arc<Mutex<ActivityState>>);
 
@@ -20,12 +20,12 @@ struct ActivityState {
     last_used: Instant,
 }
 
-/// What a connection is worth.
+/// Whether a connection is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionStatus {
     /// A request is in flight, or one ended recently.
     InUse,
-    /// There has been no request for long.
+    /// There has been no request for `idle_timeout`.
     Idle,
     /// The client does not read a response that it requested.
     Unread,
@@ -52,7 +52,7 @@ impl ConnectionActivity {
         RequestGuard { activity: self.clone(), number, frame_pending: false }
     }
 
-    /// What the connection is worth at `now`.
+    /// The status of the connection at `now`.
     pub fn status(&self, now: Instant, limits: &EdgeLimits) -> ConnectionStatus {
         self.with(|state| {
             let unread = |since: &Option<Instant>| since.is_some_and(|since| now - since >= limits.unread_timeout);
@@ -67,7 +67,7 @@ impl ConnectionActivity {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut ActivityState) -> T) -> T {
-        // Nothing below can leave the state half changed.
+        // No closure can panic halfway through a change of the state.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -76,18 +76,18 @@ impl ConnectionActivity {
 pub(super) struct RequestGuard {
     activity: ConnectionActivity,
     number: u64,
-    /// Whether there is a piece of the response that the client has not read yet.
+    /// Whether the client has not yet read a frame of the response.
     frame_pending: bool,
 }
 
 impl RequestGuard {
-    /// A piece of the response was sent; the client has to read it.
+    /// A frame of the response was sent, and the client has to read it.
     pub fn frame_sent(&mut self) {
         self.frame_pending = true;
         self.set_unread_since(Some(Instant::now()));
     }
 
-    /// The client took what it was given and waits for more.
+    /// The client read the frame and waits for the next one.
     pub fn frame_taken(&mut self) {
         if self.frame_pending {
             self.frame_pending = false;
@@ -116,12 +116,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_idle_only_when_nothing_is_under_way() {
+    async fn a_connection_is_idle_only_without_requests_in_flight() {
         let (activity, limits) = (ConnectionActivity::default(), EdgeLimits::default());
         let verdict = || activity.status(Instant::now(), &limits);
         let request = activity.begin();
         advance(limits.idle_timeout * 2).await;
-        assert_eq!(verdict(), ConnectionStatus::InUse, "the client waits for us, however long");
+        assert_eq!(verdict(), ConnectionStatus::InUse, "the client waits for the server");
         drop(request);
         advance(limits.idle_timeout / 2).await;
         assert_eq!(verdict(), ConnectionStatus::InUse);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_not_taken_is_noticed_and_a_quiet_watch_is_not() {
+    async fn an_unread_response_is_noticed_and_a_watch_without_events_is_not() {
         let (activity, limits) = (ConnectionActivity::default(), EdgeLimits::default());
         let verdict = || activity.status(Instant::now(), &limits);
         let mut watch = activity.begin();
@@ -138,7 +138,7 @@ mod tests {
         advance(limits.unread_timeout / 2).await;
         watch.frame_taken();
         advance(limits.unread_timeout * 5).await;
-        assert_eq!(verdict(), ConnectionStatus::InUse, "a watch without events waits for us");
+        assert_eq!(verdict(), ConnectionStatus::InUse, "a watch without events waits for the server");
         watch.frame_sent();
         advance(limits.unread_timeout).await;
         assert_eq!(verdict(), ConnectionStatus::Unread);

@@ -1,4 +1,4 @@
-//! Who is on the other side: the subject of a client certificate of our CA, or the holder of the token.
+//! Authentication of a client: by the subject of a certificate of our CA, or by the token.
 
 use http::{HeaderMap, header};
 use rustls::pki_types::CertificateDer;
@@ -10,7 +10,7 @@ use crate::request::identity::Identity;
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// The subject of a certificate that the handshake has verified: its common name is the user, its organizations are the
-/// groups. `None` when it names nobody.
+/// groups. `None` without a common name.
 pub(super) fn by_certificate(chain: &[CertificateDer<'_>]) -> Option<Identity> {
     let (_, certificate) = X509Certificate::from_der(chain.first()?).ok()?;
     let subject = certificate.subject();
@@ -20,7 +20,7 @@ pub(super) fn by_certificate(chain: &[CertificateDer<'_>]) -> Option<Identity> {
     (!user.is_empty()).then_some(Identity { user, groups })
 }
 
-/// The administrator, when the request carries `token`.
+/// The administrator, when the request has `token`.
 pub(super) fn by_token(headers: &HeaderMap, token: &str) -> Option<Identity> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, given) = value.split_at_checked("Bearer ".len())?;
@@ -37,9 +37,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_exact_token_opens() {
+    fn only_the_exact_token_authenticates() {
         let token = "0123456789abcdef";
-        for (value, opens) in [
+        for (value, is_accepted) in [
             ("Bearer 0123456789abcdef", true),
             ("bearer 0123456789abcdef", true),
             ("Bearer 0123456789abcde", false),
@@ -51,7 +51,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
-            assert_eq!(by_token(&headers, token).is_some(), opens, "{value:?}");
+            assert_eq!(by_token(&headers, token).is_some(), is_accepted, "{value:?}");
         }
         assert_eq!(by_token(&HeaderMap::new(), token), None);
     }

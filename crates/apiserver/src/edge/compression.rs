@@ -1,5 +1,5 @@
-//! Large answers for clients that read gzip. Small ones gain nothing, and a watch must not wait until enough has
-//! happened to fill a block.
+//! Compresses large responses for clients that accept gzip. Small ones gain nothing, and the events of a watch must not
+//! wait until a block is full.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -14,14 +14,14 @@ use http_body_util::BodyExt;
 use crate::response::body::Body;
 use crate::server::LongRunning;
 
-/// Answers from this size on are compressed, as upstream.
+/// Responses of at least this size are compressed, as upstream.
 const MIN_COMPRESSED_BYTES: usize = 128 << 10;
-/// Compressed bytes are handed on in frames of about this size.
+/// Compressed bytes are sent in frames of about this size.
 const FRAME_BYTES: usize = 32 << 10;
 /// Bytes are compressed in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Whether a client with these headers reads gzip.
+/// Whether a client with these headers accepts gzip.
 pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|coding| {
@@ -32,7 +32,7 @@ pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The response, compressed where that is worth it.
+/// The response, compressed if it is large.
 pub(super) async fn compress(response: Response<Body>) -> Response<Body> {
     let is_coded = response.headers().contains_key(header::CONTENT_ENCODING);
     let exact = http_body::Body::size_hint(response.body()).exact();
@@ -41,14 +41,14 @@ pub(super) async fn compress(response: Response<Body>) -> Response<Body> {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let zipping = GzipStream::begin(body).await;
-    if zipping.body.is_none() && zipping.pending_bytes() < MIN_COMPRESSED_BYTES {
-        return Response::from_parts(parts, Body::whole(Bytes::from(Vec::from(zipping.pending).concat())));
+    let gzip = GzipStream::begin(body).await;
+    if gzip.body.is_none() && gzip.pending_bytes() < MIN_COMPRESSED_BYTES {
+        return Response::from_parts(parts, Body::whole(Bytes::from(Vec::from(gzip.pending).concat())));
     }
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    let frames = stream::unfold(zipping, |mut zipping| async move { Some((zipping.next_frame().await?, zipping)) });
+    let frames = stream::unfold(gzip, |mut gzip| async move { Some((gzip.next_frame().await?, gzip)) });
     Response::from_parts(parts, Body::stream(frames))
 }
 
@@ -56,27 +56,27 @@ pub(super) async fn compress(response: Response<Body>) -> Response<Body> {
 struct GzipStream {
     /// Read, but not compressed yet.
     pending: VecDeque<Bytes>,
-    /// What is not read yet; `None` once it has ended.
+    /// The unread rest; `None` at the end.
     body: Option<Body>,
-    /// `None` once the last byte is handed on.
+    /// `None` after the last byte.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl GzipStream {
     /// Reads enough to know whether the body is large.
     async fn begin(body: Body) -> GzipStream {
-        // As upstream: what matters is the time, and the fastest way takes most of what can be gained.
+        // As upstream: time matters most, and the fastest level gives most of the gain.
         let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        let mut zipping = GzipStream { pending: VecDeque::new(), body: Some(body), encoder: Some(encoder) };
-        while zipping.pending_bytes() < MIN_COMPRESSED_BYTES && zipping.read().await {}
-        zipping
+        let mut gzip = GzipStream { pending: VecDeque::new(), body: Some(body), encoder: Some(encoder) };
+        while gzip.pending_bytes() < MIN_COMPRESSED_BYTES && gzip.read().await {}
+        gzip
     }
 
     fn pending_bytes(&self) -> usize {
         self.pending.iter().map(Bytes::len).sum()
     }
 
-    /// Reads the next frame. False at the end.
+    /// Reads the next frame; false at the end.
     async fn read(&mut self) -> bool {
         let Some(body) = &mut self.body else { return false };
         match body.frame().await {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_is_sent_to_those_who_ask_for_it() {
+    fn gzip_is_sent_to_clients_that_accept_it() {
         for (text, want) in [
             ("gzip", true),
             ("br, GZIP;q=0.5", true),
@@ -149,11 +149,11 @@ mod tests {
                 let bodies = [Body::stream(stream::iter(frames)), Body::whole(whole.clone().into())];
                 for body in bodies {
                     let response = compress(Response::new(body)).await;
-                    let is_zipped = response.headers().contains_key(header::CONTENT_ENCODING);
+                    let is_compressed = response.headers().contains_key(header::CONTENT_ENCODING);
                     let sent = response.into_body().collect().await.unwrap().to_bytes();
-                    assert_eq!(is_zipped, count >= MIN_COMPRESSED_BYTES, "{count} in {frame_bytes}");
+                    assert_eq!(is_compressed, count >= MIN_COMPRESSED_BYTES, "{count} in {frame_bytes}");
                     let mut read = Vec::new();
-                    match is_zipped {
+                    match is_compressed {
                         true => drop(GzDecoder::new(&sent[..]).read_to_end(&mut read).unwrap()),
                         false => read.extend_from_slice(&sent),
                     }

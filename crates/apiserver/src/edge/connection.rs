@@ -20,17 +20,17 @@ use crate::edge::pki::{Pki, PkiError};
 use crate::edge::slots::Slot;
 use crate::edge::{EdgeContext, EdgeLimits, authentication};
 
-/// A connection looks this often, within each of its limits, whether its client still uses it.
-const LOOKS_PER_LIMIT: u32 = 12;
-/// HTTP/2 clients that are silent this long get a ping.
+/// How often, within each of its timeouts, a connection checks whether its client still uses it.
+const CHECKS_PER_TIMEOUT: u32 = 12;
+/// HTTP/2 clients get a ping after this long without traffic.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// How long they have to reply.
+/// How long they have to respond.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// The server's side of TLS: our certificate, and client certificates of our CA where a client has one.
+/// The TLS configuration of the server: our certificate, and optional client certificates of our CA.
 pub(super) fn tls_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
@@ -50,7 +50,7 @@ pub(super) fn tls_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
     Ok(config)
 }
 
-/// Serves one connection to its end. Whatever a client does wrong ends at most this.
+/// Serves one connection to its end. No error of a client affects other connections.
 pub(super) async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
@@ -58,7 +58,7 @@ pub(super) async fn serve(
     slot: &Arc<Slot>,
     stopped: watch::Receiver<bool>,
 ) {
-    // Answers are written whole, so waiting for more to send only delays them.
+    // Responses are written whole, so waiting for more bytes would only delay them.
     let _ = stream.set_nodelay(true);
     match tokio::time::timeout(shared.limits.handshake_timeout, shared.tls.accept(stream)).await {
         Ok(Ok(stream)) => serve_http(stream, peer, shared, slot, stopped).await,
@@ -80,11 +80,11 @@ async fn serve_http(
     let activity = ConnectionActivity::default();
     let service = shared.edge.on_connection(identity, Arc::clone(slot), activity.clone(), stopped.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
-    let mut look =
-        tokio::time::interval(shared.limits.unread_timeout.min(shared.limits.idle_timeout) / LOOKS_PER_LIMIT);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Set once the connection takes no more requests: it is then only waited for.
-    let mut leaving_since: Option<Instant> = None;
+    let mut check =
+        tokio::time::interval(shared.limits.unread_timeout.min(shared.limits.idle_timeout) / CHECKS_PER_TIMEOUT);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Set when the connection accepts no more requests and only waits for those in flight.
+    let mut draining_since: Option<Instant> = None;
     loop {
         tokio::select! {
             biased;
@@ -94,30 +94,31 @@ async fn serve_http(
                 }
                 return;
             }
-            _ = stopped.wait_for(|stopped| *stopped), if leaving_since.is_none() => {
+            _ = stopped.wait_for(|stopped| *stopped), if draining_since.is_none() => {
                 connection.as_mut().graceful_shutdown();
-                leaving_since = Some(Instant::now());
+                draining_since = Some(Instant::now());
             }
-            _ = look.tick() => {}
+            _ = check.tick() => {}
         }
         let now = Instant::now();
         match activity.status(now, &shared.limits) {
             ConnectionStatus::InUse => {}
-            ConnectionStatus::Idle if leaving_since.is_none() => {
+            ConnectionStatus::Idle if draining_since.is_none() => {
                 connection.as_mut().graceful_shutdown();
-                leaving_since = Some(now);
+                draining_since = Some(now);
             }
-            ConnectionStatus::Idle if leaving_since.is_some_and(|since| now - since < shared.limits.drain_timeout) => {}
+            ConnectionStatus::Idle if draining_since.is_some_and(|since| now - since < shared.limits.drain_timeout) => {
+            }
             ConnectionStatus::Idle => return,
             ConnectionStatus::Unread => {
-                tracing::debug!("{peer}: an answer is not being read; the connection is cut");
+                tracing::debug!("{peer}: a response is not being read; the connection is closed");
                 return;
             }
         }
     }
 }
 
-/// The protocol was agreed on in the handshake, so nothing is guessed from the first bytes.
+/// The protocol was negotiated in the handshake, so it is not detected from the first bytes.
 fn http_builder(limits: &EdgeLimits, http2: bool) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

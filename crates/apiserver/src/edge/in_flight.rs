@@ -1,5 +1,5 @@
-//! How many requests are under way at once. More are refused at once with 429 and the time to come back: what would
-//! only wait for its turn takes memory meanwhile, and its client cannot tell a busy server from a dead one.
+//! Limits the requests in flight. More are refused at once with 429 and the time after which to retry. A request that
+//! waited instead would use memory, and its client could not distinguish a busy server from a dead one.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::response::status::Status;
 /// A request's permit, returned when it is dropped.
 pub(super) type InFlightPermit = OwnedSemaphorePermit;
 
-/// Places for each kind of request, over all connections.
+/// Permits for each class of requests, over all connections.
 #[derive(Clone)]
 pub(super) struct InFlightLimiter {
     reads: Arc<Semaphore>,
@@ -23,28 +23,28 @@ pub(super) struct InFlightLimiter {
 
 impl InFlightLimiter {
     pub fn new(limits: &EdgeLimits) -> InFlightLimiter {
-        let places = |count: usize| Arc::new(Semaphore::new(count));
+        let permits = |count: usize| Arc::new(Semaphore::new(count));
         InFlightLimiter {
-            reads: places(limits.max_reads),
-            writes: places(limits.max_writes),
-            watches: places(limits.max_watches),
+            reads: permits(limits.max_reads),
+            writes: permits(limits.max_writes),
+            watches: permits(limits.max_watches),
         }
     }
 
-    /// A place for `request`, if there is one.
+    /// A permit for `request`, or 429.
     // Upstream: members of system:masters are never refused. Here every user of the kubeconfig is a member.
     pub fn admit<B>(&self, request: &Request<B>) -> Result<InFlightPermit, Status> {
-        let places = match *request.method() {
+        let permits = match *request.method() {
             Method::GET | Method::HEAD if is_watch(request) => &self.watches,
             Method::GET | Method::HEAD | Method::OPTIONS => &self.reads,
             _ => &self.writes,
         };
-        Arc::clone(places).try_acquire_owned().map_err(|_| Status::too_many_requests())
+        Arc::clone(permits).try_acquire_owned().map_err(|_| Status::too_many_requests())
     }
 }
 
 fn is_watch<B>(request: &Request<B>) -> bool {
-    // Most requests have no such word and need not be read twice.
+    // Most requests do not contain this word, and their query is not parsed twice.
     let may_be = request.uri().query().is_some_and(|query| query.contains("watch"));
     may_be
         && matches!(request::parse(request.method(), request.uri()),

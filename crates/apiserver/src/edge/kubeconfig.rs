@@ -1,4 +1,4 @@
-//! The administrator's way in: a kubeconfig with everything inside.
+//! The administrator's kubeconfig, with certificates and key inline.
 
 use k8s_openapi::ByteString;
 
@@ -33,10 +33,10 @@ current-context: phalanx
     )
 }
 
-/// The one place where Kubernetes' own type for base64 saves a dependency.
+/// Uses the type of Kubernetes for base64, which saves a dependency.
 fn base64(text: &str) -> String {
     match serde_json::to_value(ByteString(text.as_bytes().to_vec())) {
         Ok(serde_json::Value::String(text)) => text,
-        other => unreachable!("bytes are written as a text, not {other:?}"),
+        other => unreachable!("bytes are serialized as a string, not {other:?}"),
     }
 }

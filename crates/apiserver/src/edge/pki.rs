@@ -1,4 +1,5 @@
-//! Certificates and the token: made once, kept in a directory that only its owner reads, renewed before they end.
+//! Certificates and the token: created once, stored in a directory that only its owner can read, renewed before they
+//! expire.
 //!
 //! A certificate and its key are in one file, so a crash cannot separate them.
 
@@ -15,12 +16,12 @@ use crate::edge::pki::certificate_pair::CertificatePair;
 use crate::edge::private_file;
 use crate::request::identity::Identity;
 
-/// Names that the server's certificate always bears.
+/// Names that the server's certificate always has.
 const NAMES: [&str; 6] =
     ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 const CA_DAYS: i64 = 3650;
 const LEAF_DAYS: i64 = 365;
-/// A certificate is made anew when it would end within this.
+/// A certificate is renewed when it expires within this time.
 const RENEW_DAYS: i64 = 30;
 const TOKEN_BYTES: usize = 32;
 
@@ -33,33 +34,33 @@ pub struct Pki {
     token: String,
 }
 
-/// Certificates or the token cannot be had.
+/// Why certificates or the token are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file cannot be read or written.
     #[error("{}: {source}", file.display())]
     File {
-        /// Which one.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file is there, but is not what it should be.
-    #[error("{}: {why}; remove it to have a new one made", file.display())]
+    /// A file exists, but its content is not valid.
+    #[error("{}: {reason}; remove it to create a new one", file.display())]
     Damaged {
-        /// Which one.
+        /// The file.
         file: PathBuf,
-        /// What is wrong with it.
-        why: String,
+        /// The problem.
+        reason: String,
     },
-    /// A name cannot be part of a certificate.
-    #[error("{0:?} cannot be a name of the server: neither an address nor a host name")]
+    /// A host name is not valid in a certificate.
+    #[error("{0:?} is neither an address nor a host name of the server")]
     Name(String),
-    /// Keys or certificates cannot be made.
-    #[error("cannot make certificates: {0}")]
+    /// Keys or certificates cannot be created.
+    #[error("cannot create certificates: {0}")]
     Making(String),
-    /// TLS refuses what was made.
-    #[error("TLS does not take the certificates: {0}")]
+    /// The TLS library refuses the certificates.
+    #[error("TLS refuses the certificates: {0}")]
     Tls(String),
 }
 
@@ -70,8 +71,8 @@ impl PkiError {
 }
 
 impl Pki {
-    /// What `dir` holds, with whatever is missing, about to end or not valid yet made anew. The server's certificate bears `hosts` and
-    /// the names of this machine to itself.
+    /// Loads the files in `dir`. Files that are missing, about to expire or not valid yet are created. The server's
+    /// certificate has `hosts` and the local names of this machine.
     pub fn ensure(dir: &Path, hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
         let fail = |source| PkiError::File { file: dir.to_owned(), source };
         private_file::make_dir(dir).map_err(fail)?;
@@ -81,20 +82,20 @@ impl Pki {
             exposure => exposure,
         };
         match why {
-            // Whatever is in it may have been put there by another user.
-            Some(why) => Err(PkiError::Damaged { file: dir.to_owned(), why: format!("it {why}") }),
+            // Another user may have written the files in it.
+            Some(why) => Err(PkiError::Damaged { file: dir.to_owned(), reason: format!("it {why}") }),
             None => Pki::load_or_create(Some(dir), hosts, now),
         }
     }
 
-    /// The same, for as long as the process lives.
+    /// The same in memory, for the lifetime of the process.
     pub fn in_memory(hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
         Pki::load_or_create(None, hosts, now)
     }
 
     fn load_or_create(dir: Option<&Path>, hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
         let names: Vec<String> = NAMES.iter().map(|&name| name.to_owned()).chain(hosts.iter().cloned()).collect();
-        let lasts = |pair: &CertificatePair| {
+        let is_current = |pair: &CertificatePair| {
             let has_begun = pair.not_before() <= now.as_second();
             if !has_begun {
                 tracing::warn!(
@@ -106,8 +107,8 @@ impl Pki {
             has_begun && pair.not_after() >= now.as_second() + RENEW_DAYS * 86_400
         };
         let file = |name: &str| dir.map(|dir| dir.join(name));
-        let ca = load_or_create_pair(file("ca.pem"), lasts, || {
-            // The name is drawn, so that a certificate of an earlier CA is never taken for one of this.
+        let ca = load_or_create_pair(file("ca.pem"), is_current, || {
+            // The name is random, so that a certificate of an earlier CA is never accepted as one of this CA.
             CertificatePair::make_ca(
                 &format!("phalanx-ca-{}", &random_hex(8)?),
                 certificate_pair::Lifetime::days(now, CA_DAYS),
@@ -115,12 +116,12 @@ impl Pki {
         })?;
         let server = load_or_create_pair(
             file("server.pem"),
-            |pair| lasts(pair) && pair.is_issued_by(&ca) && names.iter().all(|name| pair.covers_name(name)),
+            |pair| is_current(pair) && pair.is_issued_by(&ca) && names.iter().all(|name| pair.covers_name(name)),
             || ca.issue_server(&names, certificate_pair::Lifetime::days(now, LEAF_DAYS)),
         )?;
         let admin = load_or_create_pair(
             file("admin.pem"),
-            |pair| lasts(pair) && pair.is_issued_by(&ca),
+            |pair| is_current(pair) && pair.is_issued_by(&ca),
             || ca.issue_client(&Identity::admin(), certificate_pair::Lifetime::days(now, LEAF_DAYS)),
         )?;
         let token = load_or_create_token(file("token"))?;
@@ -142,12 +143,12 @@ impl Pki {
         self.admin.certificate_pem()
     }
 
-    /// The key to [`Pki::admin_certificate_pem`].
+    /// The key of [`Pki::admin_certificate_pem`].
     pub fn admin_key_pem(&self) -> String {
         self.admin.key_pem()
     }
 
-    /// Certificate and key of another client, for a year from `now` on.
+    /// Certificate and key of another client, valid for a year from `now`.
     pub fn issue_client(&self, identity: &Identity, now: Timestamp) -> Result<(String, String), PkiError> {
         let client = self.ca.issue_client(identity, certificate_pair::Lifetime::days(now, LEAF_DAYS))?;
         Ok((client.certificate_pem(), client.key_pem()))
@@ -162,16 +163,17 @@ impl Pki {
     }
 }
 
-/// The pair in `file` when there is one and it will do, else a new one, which is kept there.
+/// The pair in `file` if it exists and is usable, else a new one, which is stored there.
 fn load_or_create_pair(
     file: Option<PathBuf>,
-    will_do: impl FnOnce(&CertificatePair) -> bool,
+    is_usable: impl FnOnce(&CertificatePair) -> bool,
     make: impl FnOnce() -> Result<CertificatePair, PkiError>,
 ) -> Result<CertificatePair, PkiError> {
     let Some(file) = file else { return make() };
     if let Some(text) = read(&file)? {
-        let pair = CertificatePair::from_pem(&text).map_err(|why| PkiError::Damaged { file: file.clone(), why })?;
-        if will_do(&pair) {
+        let pair =
+            CertificatePair::from_pem(&text).map_err(|reason| PkiError::Damaged { file: file.clone(), reason })?;
+        if is_usable(&pair) {
             return Ok(pair);
         }
     }
@@ -184,10 +186,12 @@ fn load_or_create_token(file: Option<PathBuf>) -> Result<String, PkiError> {
     let Some(file) = file else { return random_hex(TOKEN_BYTES) };
     if let Some(text) = read(&file)? {
         let token = text.trim();
-        // A short token could be guessed, and an empty one would be in every request without one.
+        // A short token could be guessed, and an empty one would match every request without a token.
         return match token.len() >= TOKEN_BYTES && token.bytes().all(|byte| byte.is_ascii_graphic()) {
             true => Ok(token.to_owned()),
-            false => Err(PkiError::Damaged { file, why: format!("not a token of {TOKEN_BYTES} characters or more") }),
+            false => {
+                Err(PkiError::Damaged { file, reason: format!("not a token of {TOKEN_BYTES} characters or more") })
+            }
         };
     }
     let token = random_hex(TOKEN_BYTES)?;
@@ -197,7 +201,7 @@ fn load_or_create_token(file: Option<PathBuf>) -> Result<String, PkiError> {
 
 fn read(file: &Path) -> Result<Option<String>, PkiError> {
     private_file::read(file).map_err(|source| match directory::is_untrusted(&source) {
-        true => PkiError::Damaged { file: file.to_owned(), why: source.to_string() },
+        true => PkiError::Damaged { file: file.to_owned(), reason: source.to_string() },
         false => PkiError::File { file: file.to_owned(), source },
     })
 }
@@ -206,12 +210,12 @@ fn write(file: PathBuf, text: &str) -> Result<(), PkiError> {
     private_file::write(&file, text.as_bytes()).map_err(|source| PkiError::File { file, source })
 }
 
-/// Secrets come from the system, never from the seeded generator.
+/// Secrets come from the operating system, never from the seeded generator.
 fn random_hex(bytes: usize) -> Result<String, PkiError> {
-    let mut drawn = vec![0; bytes];
+    let mut random = vec![0; bytes];
     let source = ring::default_provider().secure_random;
-    source.fill(&mut drawn).map_err(|_| PkiError::Making("the system gives no randomness".to_owned()))?;
-    Ok(drawn.iter().map(|byte| format!("{byte:02x}")).collect())
+    source.fill(&mut random).map_err(|_| PkiError::Making("the operating system provides no randomness".to_owned()))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Files that only their owner reads, and that are there whole or not at all.
+//! Files that only their owner can read, written atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use store::disk::directory;
 
-/// Makes `dir` and what lies above it, for its owner alone. A directory that is there keeps its rights.
+/// Creates `dir` and its parents, readable by the owner alone. An existing directory keeps its mode.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Puts `bytes` into `path` with rights for the owner alone. Whoever reads it sees the old content or the new.
+/// Writes `bytes` to `path`, readable by the owner alone. Readers see the old or the new content, never a part of it.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file"))?;
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a path of a file"))?;
     let mut temporary = path.to_owned();
     temporary.set_file_name(format!(".{}.new", name.to_string_lossy()));
-    // What a crash left behind may have other rights.
+    // A file that a crash left behind may have another mode.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -30,8 +30,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The content of `path`; `None` when there is no such file. What another user can have written or read is refused, and so
-/// is what a link points to: see [`directory::is_untrusted`].
+/// The content of `path`; `None` when the file does not exist. Links and files that another user can read or write are
+/// refused: see [`directory::is_untrusted`].
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     let mut file = match directory::open_trusted(OpenOptions::new().read(true), path) {
         Ok(file) => file,
@@ -40,7 +40,7 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     };
     let mode = file.metadata()?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        // Taking the right away now would not take back what was read before.
+        // Changing the mode now would not undo earlier reads.
         let why = format!("it can be read by other users (mode {mode:04o})");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }

@@ -1,6 +1,6 @@
-//! A request's body, lent to the server. When the server stops reading early, because it has seen enough to refuse,
-//! what is left comes back, so that a bounded part of it can be read away: a client that is still sending when the
-//! connection closes may never see the answer.
+//! A request's body, lent to the server. When the server stops reading early because it refuses the request, the rest
+//! of the body returns, and a bounded amount of it is read and discarded. Otherwise a client that is still sending when
+//! the connection closes may never read the response.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-/// More than this is not read away.
+/// At most this much is read and discarded.
 const MAX_DRAINED_BYTES: usize = 16 << 20;
 
-/// A body that returns to its [`Lender`] when it is dropped.
+/// A body that returns to its [`BodyLender`] when it is dropped.
 pub(super) struct LentBody<B: Body> {
     body: Option<B>,
     back: Arc<Mutex<Option<B>>>,
 }
 
-/// Whom a lent body returns to.
+/// Receives a lent body when it is dropped.
 pub(super) struct BodyLender<B>(Arc<Mutex<Option<B>>>);
 
 /// Lends `body`.
@@ -29,7 +29,7 @@ pub(super) fn lend<B: Body>(body: B) -> (LentBody<B>, BodyLender<B>) {
 }
 
 impl<B: Body + Unpin> BodyLender<B> {
-    /// Reads what the server left, up to a limit. Ends at once when it left nothing.
+    /// Reads the rest of the body, up to a limit. Ends at once when there is none.
     pub async fn drain(self) {
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut body) = left.filter(|body| !body.is_end_stream()) else { return };

@@ -1,4 +1,4 @@
-//! A response body on its way to the client: reports unread data to the connection, and ends watches when the edge
+//! The body of a response, sent to the client: reports unread data to the connection, and ends watches when the edge
 //! stops.
 
 use std::convert::Infallible;
@@ -14,8 +14,8 @@ use crate::edge::activity::RequestGuard;
 use crate::edge::in_flight::InFlightPermit;
 use crate::response::body::Body;
 
-/// Frames are handed on in pieces of this size. HTTP/2 takes a frame whole before it asks whether the client has room,
-/// so a large frame would look taken when it is not.
+/// Frames are sent in pieces of this size. HTTP/2 accepts a whole frame before it checks the flow-control window, so a
+/// large frame would look read when it is not.
 const MAX_PIECE_BYTES: usize = 64 << 10;
 
 /// The body of a response.
@@ -26,37 +26,30 @@ pub(super) struct ResponseBody {
     _permit: Option<InFlightPermit>,
     /// For a watch: resolves when it must end.
     end_signal: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// What is left of the frame at hand.
+    /// The rest of the current frame.
     rest: Bytes,
-    /// Once set, no frame follows.
+    /// Whether the last frame was sent.
     ended: bool,
 }
 
 impl ResponseBody {
-    /// A response that ends by itself.
-    pub fn whole(body: Body, under_way: RequestGuard, place: Option<InFlightPermit>) -> ResponseBody {
-        ResponseBody {
-            body,
-            request_guard: under_way,
-            _permit: place,
-            end_signal: None,
-            rest: Bytes::new(),
-            ended: false,
-        }
+    /// A response of limited length.
+    pub fn whole(body: Body, request_guard: RequestGuard, permit: Option<InFlightPermit>) -> ResponseBody {
+        ResponseBody { body, request_guard, _permit: permit, end_signal: None, rest: Bytes::new(), ended: false }
     }
 
     /// A watch, which ends when `stopped` is set.
     pub fn watch(
         body: Body,
-        under_way: RequestGuard,
-        place: Option<InFlightPermit>,
+        request_guard: RequestGuard,
+        permit: Option<InFlightPermit>,
         mut stopped: watch::Receiver<bool>,
     ) -> ResponseBody {
-        let ends = async move {
+        let end_signal = async move {
             // A dropped sender means that the edge has stopped.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
-        ResponseBody { end_signal: Some(Box::pin(ends)), ..ResponseBody::whole(body, under_way, place) }
+        ResponseBody { end_signal: Some(Box::pin(end_signal)), ..ResponseBody::whole(body, request_guard, permit) }
     }
 
     fn next_piece(&mut self) -> Frame<Bytes> {
@@ -81,14 +74,14 @@ impl http_body::Body for ResponseBody {
         if !this.rest.is_empty() {
             return Poll::Ready(Some(Ok(this.next_piece())));
         }
-        // Frames come first: what is known is sent before a watch ends.
+        // Frames come first: events that are known are sent before a watch ends.
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
             let Some(Ok(frame)) = frame else { return Poll::Ready(None) };
             // Our bodies have no trailers.
             this.rest = frame.into_data().unwrap_or_default();
             return Poll::Ready(Some(Ok(this.next_piece())));
         }
-        if this.end_signal.as_mut().is_none_or(|ends| ends.as_mut().poll(context).is_pending()) {
+        if this.end_signal.as_mut().is_none_or(|end_signal| end_signal.as_mut().poll(context).is_pending()) {
             return Poll::Pending;
         }
         this.ended = true;

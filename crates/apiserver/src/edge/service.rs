@@ -45,8 +45,8 @@ impl Edge {
     /// An edge that authenticates by `token` or by a client certificate.
     pub fn new(server: ApiServer, token: &str, limits: &EdgeLimits) -> Edge {
         let in_flight = InFlightLimiter::new(limits);
-        let (timeout, header_bytes_max) = (limits.request_timeout, limits.max_header_bytes);
-        Edge { server, token: token.into(), in_flight, timeout, max_header_bytes: header_bytes_max }
+        let (timeout, max_header_bytes) = (limits.request_timeout, limits.max_header_bytes);
+        Edge { server, token: token.into(), in_flight, timeout, max_header_bytes }
     }
 
     /// The service of one connection. `identity` is from its certificate.
@@ -88,8 +88,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let connected = self.clone();
-        Box::pin(async move { Ok(connected.respond(request).await) })
+        let service = self.clone();
+        Box::pin(async move { Ok(service.respond(request).await) })
     }
 }
 
@@ -99,7 +99,7 @@ impl ConnectionService {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        let under_way = self.activity.begin();
+        let request_guard = self.activity.begin();
         let (request, lender) = {
             let (parts, body) = request.into_parts();
             let (lent, lender) = request_body::lend(body);
@@ -108,9 +108,9 @@ impl ConnectionService {
         let reads_gzip = compression::is_accepted(request.headers()) && request.method() != Method::HEAD;
         let logged = tracing::enabled!(tracing::Level::DEBUG);
         let target = logged.then(|| format!("{} {}", request.method(), request.uri().path()));
-        let (mut response, place) = match self.identify(request).and_then(|request| self.admit(request)) {
-            Ok((request, place)) => {
-                (call_with_timeout(self.edge.server.clone(), request, self.edge.timeout).await, place)
+        let (mut response, permit) = match self.identify(request).and_then(|request| self.admit(request)) {
+            Ok((request, permit)) => {
+                (call_with_timeout(self.edge.server.clone(), request, self.edge.timeout).await, permit)
             }
             Err(status) => {
                 let response = status.into_response();
@@ -128,36 +128,36 @@ impl ConnectionService {
         }
         // The request is in flight, and keeps its permit, until the last byte is sent.
         if response.extensions().get::<LongRunning>().is_some() {
-            return response.map(|body| ResponseBody::watch(body, under_way, place, self.stopped));
+            return response.map(|body| ResponseBody::watch(body, request_guard, permit, self.stopped));
         }
-        response.map(|body| ResponseBody::whole(body, under_way, place))
+        response.map(|body| ResponseBody::whole(body, request_guard, permit))
     }
 
     /// The request with its permit, or 429. Unauthenticated paths need no permit: they matter most when the server is
     /// overloaded.
     fn admit<B>(&self, request: Request<B>) -> Result<(Request<B>, Option<InFlightPermit>), Status> {
-        let place = match UNAUTHENTICATED_PATHS.contains(&request.uri().path()) {
+        let permit = match UNAUTHENTICATED_PATHS.contains(&request.uri().path()) {
             true => None,
             false => Some(self.edge.in_flight.admit(&request)?),
         };
-        Ok((request, place))
+        Ok((request, permit))
     }
 
-    /// The request with who asks on it, or 401 or 403. Headers are bounded by the connection, but only roughly.
-    /// The identity is set only here, whatever the request carried.
+    /// The request with its identity, or 401 or 403. The connection limits headers only roughly, so they are checked
+    /// here. An identity that the request already has is replaced.
     fn identify<B>(&self, mut request: Request<B>) -> Result<Request<B>, Status> {
         let bytes: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         if bytes > self.edge.max_header_bytes {
             return Err(Status::headers_too_large(self.edge.max_header_bytes));
         }
         let by_token = || authentication::by_token(request.headers(), &self.edge.token);
-        let is_open = UNAUTHENTICATED_PATHS.contains(&request.uri().path());
+        let is_unauthenticated_path = UNAUTHENTICATED_PATHS.contains(&request.uri().path());
         let identity = match self.identity.clone().or_else(by_token) {
             Some(identity) if identity.has_rights() => {
                 self.slot.mark_identified();
                 identity
             }
-            Some(identity) if is_open => identity,
+            Some(identity) if is_unauthenticated_path => identity,
             Some(identity) => {
                 let (verb, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path());
                 return Err(Status::denied(format!(
@@ -166,7 +166,7 @@ impl ConnectionService {
                     identity.user
                 )));
             }
-            None if is_open => Identity::anonymous(),
+            None if is_unauthenticated_path => Identity::anonymous(),
             None => return Err(Status::unauthorized()),
         };
         if let Some(name) = request.headers().keys().find(|name| name.as_str().starts_with(IMPERSONATE)) {
@@ -187,14 +187,14 @@ where
     S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
 {
     let what = format!("{} {}", request.method(), request.uri().path());
-    // The request is dropped after a panic, and what it shares is behind locks that detect poisoning.
-    let answer = AssertUnwindSafe(async move { server.call(request).await }).catch_unwind();
-    match tokio::time::timeout(timeout, answer).await {
+    // The request is dropped after a panic, and its shared state is behind locks that detect poisoning.
+    let response = AssertUnwindSafe(async move { server.call(request).await }).catch_unwind();
+    match tokio::time::timeout(timeout, response).await {
         Ok(Ok(Ok(response))) => response,
         Ok(Ok(Err(never))) => match never {},
         Ok(Err(_)) => {
             tracing::error!("{what}: the request made the server panic");
-            Status::internal("the request made the server panic; its log says more").into_response()
+            Status::internal("the request made the server panic; see the log of the server").into_response()
         }
         Err(_) => {
             let mut response = Status::timeout("request did not complete within the allotted timeout").into_response();
@@ -217,7 +217,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_ends_only_its_request() {
-        let panics = service_fn(|_: Request<()>| async { panic!("as a defect would") });
+        let panics = service_fn(|_: Request<()>| async { panic!("a defect") });
         let response = call_with_timeout(panics, request(), Duration::from_secs(1)).await;
         assert_eq!(response.status(), 500);
     }

@@ -1,5 +1,5 @@
-//! Slots for connections. A connection without an identity costs its client nothing, so it must not keep out one that
-//! has an identity: those without share a fixed number of slots, and the oldest of them is closed for a new one.
+//! Slots for connections. A connection without an identity costs its client nothing, so it must not displace one with
+//! an identity. Connections without one share a fixed number of slots, and the oldest of them is closed for a new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 
 use crate::edge::EdgeLimits;
 
-/// The slots of one edge. Clones are the same slots.
+/// The slots of one edge. Clones share the state.
 #[derive(Clone)]
 pub(super) struct Slots(Arc<Mutex<SlotsState>>);
 
 struct SlotsState {
-    numbered: u64,
+    last_number: u64,
     /// Connections that can be closed for another one, oldest first.
     evictable: BTreeMap<u64, Arc<Notify>>,
     max_evictable: usize,
@@ -25,7 +25,7 @@ struct SlotsState {
 impl Slots {
     pub fn new(limits: &EdgeLimits) -> Slots {
         Slots(Arc::new(Mutex::new(SlotsState {
-            numbered: 0,
+            last_number: 0,
             evictable: BTreeMap::new(),
             max_evictable: limits.max_unidentified_connections.max(1),
             identified: BTreeSet::new(),
@@ -33,14 +33,14 @@ impl Slots {
         })))
     }
 
-    /// A slot for a connection that was just accepted, at the cost of the oldest one without an identity.
+    /// A slot for a new connection. When there are too many, the oldest one without an identity is closed.
     pub fn acquire(&self) -> Slot {
         let mut state = self.lock();
         while state.evictable.len() >= state.max_evictable {
             state.evict_oldest();
         }
-        state.numbered += 1;
-        let (number, evicted) = (state.numbered, Arc::new(Notify::new()));
+        state.last_number += 1;
+        let (number, evicted) = (state.last_number, Arc::new(Notify::new()));
         state.evictable.insert(number, Arc::clone(&evicted));
         Slot { slots: self.clone(), number, evicted }
     }
@@ -51,7 +51,7 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotsState> {
-        // Nothing below can leave the state half changed.
+        // No change of the state can panic halfway.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +64,7 @@ impl SlotsState {
     }
 }
 
-/// One connection's slot, given back when it is dropped.
+/// The slot of one connection, released when it is dropped.
 pub(super) struct Slot {
     slots: Slots,
     number: u64,
@@ -72,8 +72,8 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// The client has proven who it is: its connection is not closed for others any more, unless all slots of such
-    /// connections are taken.
+    /// The client is authenticated: its connection is not closed for others, unless all slots for authenticated
+    /// connections are in use.
     pub fn mark_identified(&self) {
         let mut state = self.slots.lock();
         if state.identified.len() < state.max_identified && state.evictable.remove(&self.number).is_some() {
@@ -81,7 +81,7 @@ impl Slot {
         }
     }
 
-    /// Resolves when the connection is to be closed for another one.
+    /// Resolves when the connection must be closed for another one.
     pub async fn evicted(&self) {
         self.evicted.notified().await;
     }
@@ -101,10 +101,10 @@ mod tests {
 
     use super::*;
 
-    fn slots(unidentified_max: usize, connections_max: usize) -> Slots {
+    fn slots(max_unidentified: usize, max_connections: usize) -> Slots {
         Slots::new(&EdgeLimits {
-            max_unidentified_connections: unidentified_max,
-            max_connections: connections_max,
+            max_unidentified_connections: max_unidentified,
+            max_connections,
             ..EdgeLimits::default()
         })
     }
@@ -114,20 +114,20 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_without_an_identity_makes_room() {
+    fn the_oldest_connection_without_an_identity_is_closed() {
         let slots = slots(2, 10);
-        let known = slots.acquire();
-        known.mark_identified();
-        let entered: Vec<Slot> = (0..5).map(|_| slots.acquire()).collect();
-        let evicted: Vec<bool> = entered.iter().map(is_evicted).collect();
+        let identified = slots.acquire();
+        identified.mark_identified();
+        let unidentified: Vec<Slot> = (0..5).map(|_| slots.acquire()).collect();
+        let evicted: Vec<bool> = unidentified.iter().map(is_evicted).collect();
         assert_eq!(evicted, [true, true, true, false, false]);
-        drop(entered);
+        drop(unidentified);
         let _two = (slots.acquire(), slots.acquire());
-        assert!(!is_evicted(&known), "an identity keeps its slot");
+        assert!(!is_evicted(&identified), "a connection with an identity keeps its slot");
     }
 
     #[test]
-    fn slots_that_are_given_back_are_free_and_an_identity_beyond_the_limit_can_be_evicted() {
+    fn released_slots_are_free_and_identified_connections_above_the_limit_can_be_evicted() {
         let slots = slots(2, 1);
         let first = slots.acquire();
         first.mark_identified();

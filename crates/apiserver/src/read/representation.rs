@@ -1,5 +1,5 @@
-//! Stored bytes in the form asked for: objects as they are, their metadata alone, or rows of a table. One answer, a
-//! list, and a watch are made of the same pieces.
+//! Stored bytes in the requested form: whole objects, their metadata alone, or rows of a table. Single objects, lists
+//! and watches use the same functions.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) struct ResponseEncoder {
     include: IncludeObject,
     table: PrinterTable,
     clock: Arc<dyn Clock>,
-    /// Whether a client has the table's columns already; only the first table of a watch has them.
+    /// Whether the client already has the table's columns; only the first table of a watch has them.
     columns_sent: bool,
     api_version: String,
     kind: &'static str,
@@ -33,13 +33,13 @@ pub(crate) struct ResponseEncoder {
 impl ResponseEncoder {
     /// As requested.
     pub fn new(call: &Call<'_>) -> ResponseEncoder {
-        let Call { state: home, resource, info, representation: form, .. } = *call;
+        let Call { state, resource, info, representation: form, .. } = *call;
         ResponseEncoder {
             form,
             converter: VersionConverter::new(resource, &info.version),
             include: info.options.include_object,
             table: resource.strategy.table,
-            clock: home.clock.clone(),
+            clock: state.clock.clone(),
             columns_sent: false,
             api_version: resource.api_version(&info.version),
             kind: resource.kind,
@@ -56,7 +56,7 @@ impl ResponseEncoder {
         out.into()
     }
 
-    /// The same, appended to `out`; the object of a watch's event.
+    /// The same, appended to `out`; also the object of a watch event.
     pub fn append_object(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         match self.form {
             Representation::Object | Representation::PartialMetadata => self.append_item(bytes, out),
@@ -102,7 +102,7 @@ impl ResponseEncoder {
         format!("],\"kind\":\"{kind}{list}\",\"metadata\":{{{metadata}}}}}")
     }
 
-    /// The object of a bookmark, which has metadata and nothing else.
+    /// The object of a bookmark, which has only metadata.
     pub fn append_bookmark(&mut self, revision: Revision, initial_events_end: bool, out: &mut Vec<u8>) {
         let annotations =
             if initial_events_end { "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}," } else { "" };
@@ -114,7 +114,7 @@ impl ResponseEncoder {
                 out.extend_from_slice(text.as_bytes());
             }
             Representation::PartialMetadata => append_partial(&metadata, out),
-            // The row has no cells, so that nothing is printed; its object is where clients look for the annotation.
+            // The row has no cells, so that kubectl prints nothing. Clients read the annotation from the row's object.
             Representation::Table => self.append_table(&revision.to_string(), out, |_, out| {
                 out.extend_from_slice(b"{\"cells\":[],\"object\":");
                 append_partial(&metadata, out);
@@ -123,7 +123,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// A table by itself, with one row.
+    /// A table with one row.
     fn append_table(&mut self, version: &str, out: &mut Vec<u8>, row: impl FnOnce(&ResponseEncoder, &mut Vec<u8>)) {
         let columns = if self.columns_sent { "[]".to_owned() } else { self.table.definitions() };
         self.columns_sent = true;
@@ -139,7 +139,7 @@ impl ResponseEncoder {
     fn append_row(&self, object: &ApiObject, bytes: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"cells\":");
         let cells = (self.table.cells)(object, self.clock.now());
-        serde_json::to_writer(&mut *out, &cells).expect("cells are texts, numbers and truths");
+        serde_json::to_writer(&mut *out, &cells).expect("cells are strings, numbers and booleans");
         out.extend_from_slice(b",\"object\":");
         match self.include {
             IncludeObject::None => out.extend_from_slice(b"null"),

@@ -1,5 +1,5 @@
-//! Which objects of a resource a list, watch or collection delete is about, told from what the store keeps beside
-//! the bytes.
+//! Which objects of a resource a list, watch or collection delete selects. Decided from fields that the store has next
+//! to the bytes.
 
 use api::selector::{FieldSelector, ParsedLabelSelector};
 use store::{StoredMeta, StoredObject};
@@ -29,17 +29,17 @@ impl Selection {
         Ok(Selection { namespace: info.namespace.clone(), labels, fields })
     }
 
-    /// The namespace, when only one is meant.
+    /// The namespace, if the request is for only one.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// Whether every object of the namespace is meant.
+    /// Whether every object of the namespace is selected.
     pub fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether this object is meant.
+    /// Whether this object is selected.
     pub fn matches(&self, stored: &StoredObject) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| *namespace == stored.key.namespace)
             && self.labels.matches(&stored.meta.labels)

@@ -1,6 +1,6 @@
-//! Objects as rows for people: the columns and cells of a kind.
+//! Objects as rows of a table: the columns and cells of a kind.
 
-mod duration; // durations for people
+mod duration; // durations as kubectl prints them
 pub mod cron_jobs;
 pub mod events;
 pub mod jobs;
@@ -28,7 +28,7 @@ pub const UNKNOWN: &str = "<unknown>";
 pub struct PrinterTable {
     /// The columns, in order.
     pub columns: &'static [PrinterColumn],
-    /// The cells of one object at a time, one per column.
+    /// The cells of one object, one per column.
     pub cells: fn(&ApiObject, Timestamp) -> Vec<Value>,
 }
 
@@ -54,10 +54,10 @@ impl PrinterColumn {
         ..PrinterColumn::text("Name", "Name of the object, unique among its kind in its namespace.")
     };
 
-    /// How long ago the object was made.
+    /// The time since the object was created.
     pub const AGE: PrinterColumn = PrinterColumn::text("Age", "Time since the object was created.");
 
-    /// A column of texts that is always shown.
+    /// A text column that is always shown.
     pub const fn text(name: &'static str, description: &'static str) -> PrinterColumn {
         PrinterColumn { name, kind: "string", format: "", priority: 0, description }
     }
@@ -79,7 +79,7 @@ impl PrinterColumn {
 }
 
 impl PrinterTable {
-    /// A kind of which nothing is shown but its name and age.
+    /// A kind of which only name and age are shown.
     pub const PLAIN: PrinterTable = PrinterTable {
         columns: &[PrinterColumn::NAME, PrinterColumn::AGE],
         cells: |object, now| vec![object.name().into(), age(object, now)],
@@ -91,12 +91,12 @@ impl PrinterTable {
     }
 }
 
-/// How long ago the object was made.
+/// The time since the object was created.
 pub fn age(object: &ApiObject, now: Timestamp) -> Value {
     since(object.text(&["metadata", "creationTimestamp"]), now).into()
 }
 
-/// How long ago a time in the document was.
+/// The time since a timestamp in the document.
 pub fn since(time: &str, now: Timestamp) -> String {
     match time.parse::<Timestamp>() {
         Ok(time) => duration::human(now.duration_since(time)),
@@ -104,7 +104,7 @@ pub fn since(time: &str, now: Timestamp) -> String {
     }
 }
 
-/// How long it was from one time to another, or up to now.
+/// The time between two timestamps, or from the first one until now.
 pub fn duration_between(from: &str, to: &str, now: Timestamp) -> String {
     since(from, to.parse().unwrap_or(now))
 }
@@ -119,7 +119,7 @@ pub fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The condition of this type, of the status or of what has conditions.
+/// The condition of this type in `status`.
 pub fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     items(&status["conditions"]).iter().find(|condition| condition["type"] == kind)
 }

@@ -1,5 +1,5 @@
-//! Stored bytes in the version asked for. Versions of one resource mostly differ in `apiVersion` only, which the
-//! canonical form has first, so nothing is decoded; the others are converted.
+//! Stored bytes in the requested version. Most versions of a resource differ only in `apiVersion`, which is the first
+//! field of the canonical form, so nothing is decoded. Other versions are converted.
 
 use api::conversion::{Conversion, ConversionContext};
 use api::schema;
@@ -10,16 +10,16 @@ use crate::resources::resource::Resource;
 use crate::response::status::{ApiResult, Status};
 use crate::server::Call;
 
-/// How stored bytes become bytes in the requested version.
+/// Converts stored bytes to the requested version.
 #[derive(Clone, Debug)]
 pub struct VersionConverter(ConversionMethod);
 
 #[derive(Clone, Debug)]
 enum ConversionMethod {
-    /// They are in it.
+    /// The bytes are already in the requested version.
     Same,
-    /// Their beginning is another.
-    Head { stored: Vec<u8>, asked: Vec<u8> },
+    /// Only the `apiVersion` at the start differs.
+    Head { stored: Vec<u8>, requested: Vec<u8> },
     /// The versions differ in structure.
     Converted { api_version: String, conversion: &'static Conversion },
 }
@@ -28,11 +28,11 @@ impl VersionConverter {
     /// From the resource's storage version to `version`.
     pub fn new(resource: &Resource, version: &str) -> VersionConverter {
         let head = |api_version: String| format!("{{\"apiVersion\":\"{api_version}\"").into_bytes();
-        let asked = resource.api_version(version);
+        let requested = resource.api_version(version);
         VersionConverter(match resource.conversion(version) {
-            Some(conversion) => ConversionMethod::Converted { api_version: asked, conversion },
+            Some(conversion) => ConversionMethod::Converted { api_version: requested, conversion },
             None if resource.is_stored_as(version) => ConversionMethod::Same,
-            None => ConversionMethod::Head { stored: head(resource.storage_api_version()), asked: head(asked) },
+            None => ConversionMethod::Head { stored: head(resource.storage_api_version()), requested: head(requested) },
         })
     }
 
@@ -40,9 +40,9 @@ impl VersionConverter {
     pub fn append(&self, bytes: &[u8], out: &mut Vec<u8>) {
         match &self.0 {
             ConversionMethod::Same => out.extend_from_slice(bytes),
-            ConversionMethod::Head { stored, asked } => {
+            ConversionMethod::Head { stored, requested } => {
                 let rest = bytes.strip_prefix(stored.as_slice());
-                out.extend_from_slice(asked);
+                out.extend_from_slice(requested);
                 out.extend_from_slice(rest.expect("stored objects begin with the storage version"));
             }
             ConversionMethod::Converted { api_version, conversion } => {
@@ -54,7 +54,7 @@ impl VersionConverter {
         }
     }
 
-    /// The object by itself; shared with the store when nothing changes.
+    /// One whole object; shared with the store when nothing changes.
     pub fn whole(&self, bytes: &Bytes) -> Bytes {
         if matches!(self.0, ConversionMethod::Same) {
             return bytes.clone();
@@ -67,7 +67,7 @@ impl VersionConverter {
 
 fn convert(object: &mut ApiObject, api_version: &str, conversion: &Conversion) {
     (conversion.from_storage)(object.document_mut());
-    // What the storage version writes as `null`, older ones leave out.
+    // Older versions omit fields that the storage version writes as `null`.
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = object.text(&["kind"]).to_owned();
     schema::check(group, version, &kind, object.document_mut());
@@ -85,15 +85,15 @@ pub(crate) fn to_request_version(call: &Call<'_>, stored: &ApiObject) -> ApiObje
     object
 }
 
-/// An object in the version of the path in that of storage; `old` is the stored one, if there is one. A write in an
-/// outdated version is answered with a warning.
+/// Converts an object from the version of the path to the storage version. `old` is the stored object, if it exists. A
+/// write in an outdated version gets a warning.
 pub(crate) fn to_storage_version(
     call: &Call<'_>,
     object: &mut ApiObject,
     old: Option<&ApiObject>,
     warnings: &mut Vec<String>,
 ) -> ApiResult<()> {
-    let Call { state: home, resource, info, .. } = *call;
+    let Call { state, resource, info, .. } = *call;
     let storage_version = resource.storage_api_version();
     if let Some(conversion) = resource.conversion(&info.version) {
         if conversion.is_deprecated {
@@ -101,13 +101,13 @@ pub(crate) fn to_storage_version(
             warnings.push(format!("{older} {kind} is an older form and is converted; write {storage_version} {kind}"));
         }
         let workload = |name: &str| {
-            let workloads = home.resource("scheduling.k8s.io", "workloads")?;
-            let stored = home.store.get(&workloads.key(call.namespace(), name))?;
+            let workloads = state.resource("scheduling.k8s.io", "workloads")?;
+            let stored = state.store.get(&workloads.key(call.namespace(), name))?;
             Some(ApiObject::from_stored(&stored).document().clone())
         };
-        let around =
+        let context =
             ConversionContext { namespace: call.namespace(), old: old.map(ApiObject::document), workload: &workload };
-        let converted = (conversion.to_storage)(object.document_mut(), &around);
+        let converted = (conversion.to_storage)(object.document_mut(), &context);
         converted.map_err(|errors| Status::invalid(resource, object.name(), &errors))?;
     }
     object.top_mut().insert("apiVersion".to_owned(), storage_version.into());

@@ -1,5 +1,5 @@
-//! Watches: the store's events of one resource as lines of JSON. A watch is a stream that whoever reads it drives;
-//! nothing runs on its behalf, and an unread watch costs a cursor.
+//! Watches: the store's events of one resource as lines of JSON. A watch is a stream that its reader polls. It has no
+//! task, and an unread watch costs only a cursor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,14 @@ use crate::response::body::Body;
 use crate::response::status::{ApiResult, Status};
 use crate::server::{Call, json_response};
 
-/// Bookmarks are at most this far apart.
+/// The longest time between bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
-/// A watch that names no length lasts between one and two of these, so that many do not end together.
+/// A watch without `timeoutSeconds` lasts between one and two times this long, so that watches do not all end at the
+/// same time.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(30 * 60);
 
-/// Follows a collection.
+/// Starts a watch of a collection.
 pub(crate) async fn watch(call: &Call<'_>) -> ApiResult<Response<Body>> {
     let options = &call.info.options;
     let selection = Selection::parse(call.resource, call.info)?;
@@ -36,35 +37,36 @@ pub(crate) async fn watch(call: &Call<'_>) -> ApiResult<Response<Body>> {
     let mut lines = EventEncoder { encoder: ResponseEncoder::new(call), selection, bytes: Vec::new() };
     let watcher = open(call, options, &mut lines);
     let now = Instant::now();
-    let drawn = || MIN_WATCH_DURATION + Duration::from_secs(call.state.random.below(MIN_WATCH_DURATION.as_secs()));
-    let following = WatchStream {
+    let random_duration =
+        || MIN_WATCH_DURATION + Duration::from_secs(call.state.random.below(MIN_WATCH_DURATION.as_secs()));
+    let watch = WatchStream {
         watcher,
         lines,
-        deadline: now + options.timeout.unwrap_or_else(drawn),
+        deadline: now + options.timeout.unwrap_or_else(random_duration),
         bookmark_at: options.allow_watch_bookmarks.then(|| now + BOOKMARK_EVERY),
     };
-    let frames = stream::unfold(Some(following), |following| async move { following?.next_frame().await });
+    let frames = stream::unfold(Some(watch), |watch| async move { watch?.next_frame().await });
     Ok(json_response(StatusCode::OK, Body::stream(frames)))
 }
 
-/// Finds the place to follow from, and writes the initial events if there are to be any. `None` when the place is no
-/// longer known, which the lines then say.
+/// Finds the start of the watch, and writes the initial events if requested. `None` when the start is compacted. The
+/// lines then contain the error.
 fn open(call: &Call<'_>, options: &RequestOptions, lines: &mut EventEncoder) -> Option<Watcher> {
     let store = &call.state.store;
     let from = options.resource_version.unwrap_or_default();
-    let begin_with_state = options.send_initial_events.unwrap_or(from == Revision::ZERO);
-    let from = if begin_with_state {
+    let send_initial_events = options.send_initial_events.unwrap_or(from == Revision::ZERO);
+    let from = if send_initial_events {
         let query = ListQuery {
             namespace: lines.selection.namespace().map(str::to_owned),
             ..ListQuery::all(&call.resource.store_name)
         };
-        let listed = store.list(&query, &mut |stored| lines.selection.matches(stored));
-        let listed = listed.expect("the current revision is never compacted");
-        listed.items.iter().for_each(|stored| lines.write_object("ADDED", &stored.bytes()));
+        let page = store.list(&query, &mut |stored| lines.selection.matches(stored));
+        let page = page.expect("the current revision is never compacted");
+        page.items.iter().for_each(|stored| lines.write_object("ADDED", &stored.bytes()));
         if options.send_initial_events == Some(true) && options.allow_watch_bookmarks {
-            lines.write_bookmark(listed.revision, true);
+            lines.write_bookmark(page.revision, true);
         }
-        listed.revision
+        page.revision
     } else if from == Revision::ZERO {
         store.revision()
     } else {
@@ -81,15 +83,16 @@ fn open(call: &Call<'_>, options: &RequestOptions, lines: &mut EventEncoder) -> 
 
 /// A watch in progress.
 struct WatchStream {
-    /// `None` once the history has moved past this watch: what is written is sent, then it ends.
+    /// `None` after the history was compacted past this watch: the lines that are written are sent, then the watch
+    /// ends.
     watcher: Option<Watcher>,
     lines: EventEncoder,
     deadline: Instant,
-    /// When the next bookmark is due; `None` when they are not wanted.
+    /// When the next bookmark is due; `None` when the client does not allow bookmarks.
     bookmark_at: Option<Instant>,
 }
 
-/// What a watch waits for.
+/// Why a waiting watch continues.
 enum WatchWakeup {
     Events(Result<Vec<StoreEvent>, CompactedError>),
     Bookmark,
@@ -97,11 +100,11 @@ enum WatchWakeup {
 }
 
 impl WatchStream {
-    /// The next frame, and how to go on; `None` when the watch is over.
+    /// The next frame, and the rest of the watch; `None` at the end of the watch.
     async fn next_frame(mut self) -> Option<(Bytes, Option<WatchStream>)> {
         while self.lines.bytes.is_empty() {
             let watcher = self.watcher.as_mut()?;
-            // Events come first: a bookmark or an end must not overtake what is already there.
+            // Events come first: a bookmark or the end must not overtake an event.
             let woken = tokio::select! {
                 biased;
                 events = watcher.next() => WatchWakeup::Events(events),
@@ -119,7 +122,7 @@ impl WatchStream {
                     self.bookmark_at = Some(Instant::now() + BOOKMARK_EVERY);
                 }
                 WatchWakeup::End => {
-                    // A last bookmark lets the client resume where this watch ends, however quiet it was.
+                    // A last bookmark lets the client resume at the end of this watch, even if there were no events.
                     let position = watcher.position();
                     if self.bookmark_at.is_some() {
                         self.lines.write_bookmark(position, false);
@@ -141,7 +144,7 @@ async fn sleep_until(instant: Option<Instant>) {
     }
 }
 
-/// Events as lines, made of stored bytes.
+/// Encodes events as lines, from stored bytes.
 struct EventEncoder {
     encoder: ResponseEncoder,
     selection: Selection,
@@ -150,7 +153,8 @@ struct EventEncoder {
 }
 
 impl EventEncoder {
-    /// One change as this watch sees it: an object that begins to match is added, one that ceases to is deleted.
+    /// One change as this watch reports it: an object that begins to match is added, one that no longer matches is
+    /// deleted.
     fn write_event(&mut self, event: &StoreEvent) {
         let StoreEvent { op, object, previous } = event;
         let before = previous.as_ref().filter(|previous| self.selection.matches(previous));
@@ -182,16 +186,16 @@ impl EventEncoder {
         self.bytes.extend_from_slice(b"}\n");
     }
 
-    fn write_expired(&mut self, asked: Revision, gone: CompactedError) {
-        let status = Status::expired(format!("too old resource version: {asked} ({})", gone.oldest));
+    fn write_expired(&mut self, requested: Revision, gone: CompactedError) {
+        let status = Status::expired(format!("too old resource version: {requested} ({})", gone.oldest));
         self.bytes.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
         self.bytes.extend_from_slice(&status.to_json());
         self.bytes.extend_from_slice(b"}\n");
     }
 }
 
-/// The last state that matched, under the version of the change that ended it. The one event whose bytes are not in
-/// the store; rare enough to be encoded anew.
+/// The last state that matched, with the revision of the change that ended the match. Only this event's bytes are not
+/// in the store; it is rare enough to be encoded again.
 fn last_match(before: &Arc<StoredObject>, revision: Revision) -> Vec<u8> {
     let mut object = ApiObject::from_stored(before);
     object.metadata_mut().insert("resourceVersion".to_owned(), revision.to_string().into());

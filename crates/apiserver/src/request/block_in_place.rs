@@ -1,4 +1,4 @@
-//! Work on a large body, which must not keep the other requests of its thread waiting.
+//! Runs the work on a large body without delaying the other requests of its thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// A body of more bytes than this is worth the change of threads: a few milliseconds of work.
+/// A body of more bytes is worth the change of threads: it is a few milliseconds of work.
 pub(crate) const MIN_BODY_BYTES: u64 = 64 << 10;
 
-/// A future during whose steps another thread takes over what else this one would do. On a runtime of one thread it is
-/// the future as it is.
+/// A future that blocks in place: while it is polled, another thread runs the other tasks of this one. On a
+/// single-threaded runtime it is polled as it is.
 pub(crate) struct BlockInPlace<F>(Pin<Box<F>>);
 
 impl<F> BlockInPlace<F> {
@@ -40,22 +40,22 @@ mod tests {
 
     use super::*;
 
-    /// One worker, busy with a step that lasts until another task has run.
+    /// One worker, blocked until another task has run.
     #[test]
-    fn other_tasks_run_while_a_large_request_is_worked_on() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+    fn other_tasks_run_while_a_large_request_is_handled() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime starts");
         let (done, other_is_done) = mpsc::channel();
         let heavy = runtime.spawn(BlockInPlace::new(async move {
-            tokio::spawn(async move { done.send(()).expect("somebody waits") });
-            // The limit only ends the test where it fails.
+            tokio::spawn(async move { done.send(()).expect("the receiver exists") });
+            // The timeout only ends a failing test.
             other_is_done.recv_timeout(Duration::from_secs(60)).is_ok()
         }));
         assert!(runtime.block_on(heavy).expect("no panic"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn on_one_thread_it_is_the_future_as_it_is() {
-        let answer = BlockInPlace::new(async { 7 }).await;
-        assert_eq!(answer, 7);
+    async fn a_single_threaded_runtime_polls_the_future_as_it_is() {
+        let output = BlockInPlace::new(async { 7 }).await;
+        assert_eq!(output, 7);
     }
 }

@@ -1,15 +1,14 @@
-//! Bytes → a document, noticing fields that stand there twice. The last one wins; what to say about it is decided
-//! elsewhere.
+//! Parses bytes into a document and records duplicate fields. The last value wins. The caller decides what to report.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// So many duplicates are named; a body made of nothing else must not cost more than its length.
+/// The maximum number of reported duplicates. A body of nothing but duplicates must not cost more than its length.
 const MAX_REPORTED: usize = 100;
 
-/// Reads JSON. Beside the document: the paths of the fields that it has more than once, each named once.
+/// Parses JSON. Also returns the paths of duplicate fields, each once.
 pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -37,7 +36,7 @@ impl fmt::Display for FieldPath<'_> {
     }
 }
 
-/// Reads the value at one place.
+/// Parses the value at one path.
 struct DuplicateFieldVisitor<'a> {
     path: &'a FieldPath<'a>,
     duplicates: &'a mut Vec<String>,
@@ -122,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duplicates_are_named_once_and_the_last_one_wins() {
+    fn duplicates_are_reported_once_and_the_last_one_wins() {
         for (text, want, value) in [
             (r#"{"a":1}"#, "", r#"{"a":1}"#),
             (r#"{"a":1,"a":2,"a":3}"#, "a", r#"{"a":3}"#),
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn malformed_json_is_refused() {
         let deep = "[".repeat(5000) + &"]".repeat(5000);
         for text in ["", "{", "{}{}", "{\"a\" 1}", "nul", "1e999", deep.as_str()] {
             assert!(parse(text.as_bytes()).is_err(), "{}", &text[..text.len().min(20)]);
@@ -163,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_document_without_duplicates_is_read_as_ever(value in json()) {
+        fn a_document_without_duplicates_is_parsed_as_by_serde_json(value in json()) {
             let text = value.to_string();
             let (document, found) = parse(text.as_bytes()).unwrap();
             prop_assert_eq!(found, Vec::<String>::new());

@@ -8,7 +8,7 @@ use tower::Service;
 /// The user of a request without an identity.
 pub const ANONYMOUS: &str = "system:anonymous";
 
-/// The user of a request. It travels as a request extension, which no byte on a network can set.
+/// The user of a request. It is a request extension, which nothing sent over the network can set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// User name, such as `system:kube-scheduler`.
@@ -28,9 +28,8 @@ impl Identity {
         Identity::new(ANONYMOUS, &["system:unauthenticated"])
     }
 
-    /// Whether the user has rights, which are then all rights: the administrator and the components of the control
-    /// plane.
-    // Until there is RBAC for other users.
+    /// Whether the user has rights. The administrator and the components of the control plane have all rights.
+    // Replaced when there is RBAC for other users.
     pub fn has_rights(&self) -> bool {
         let is_component = self.user == "system:kube-scheduler"
             || self.user == "system:phalanx"

@@ -8,29 +8,30 @@ use serde_json::Value;
 use crate::response::status::{ApiResult, Status};
 use crate::server::{MAX_BODY_BYTES, body_too_large};
 
-/// What clients call YAML.
+/// The media types of YAML.
 const YAML: [&str; 2] = ["application/yaml", "application/x-yaml"];
-/// How many values the references (`*name`) in a YAML body may expand to. Bodies that people write have a few hundred.
+/// The maximum number of values that the aliases (`*name`) in a YAML body may expand to. Bodies written by people have
+/// a few hundred.
 const MAX_YAML_ALIAS_VALUES: usize = 10_000;
-/// What clients call the protobuf form of objects.
+/// The media type of the protobuf form of objects.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The form in which a client wants to see objects.
+/// The form of the objects in a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Representation {
-    /// As they are.
+    /// The objects themselves.
     #[default]
     Object,
     /// Their metadata alone: `PartialObjectMetadata`.
     PartialMetadata,
-    /// Rows with cells made for people: `Table`.
+    /// Rows of printed cells: `Table`.
     Table,
 }
 
 impl Representation {
-    /// The form that the client likes best of those that are served.
+    /// The form that the client prefers among those that are served.
     pub fn negotiate(headers: &HeaderMap) -> ApiResult<Representation> {
-        // Nearly every request comes this way.
+        // Nearly every request takes this path.
         if headers.get(header::ACCEPT).is_none_or(|only| only == "application/json") {
             return Ok(Representation::Object);
         }
@@ -55,7 +56,7 @@ impl<'a> MediaRange<'a> {
         self.media_type
     }
 
-    /// Whether JSON is within the range, whatever its parameters.
+    /// Whether the range contains JSON, with any parameters.
     pub fn is_json(&self) -> bool {
         matches!(self.media_type, "application/json" | "application/*" | "*/*")
     }
@@ -66,10 +67,10 @@ impl<'a> MediaRange<'a> {
         pairs.find(|(known, _)| known.trim() == name).map(|(_, value)| value.trim().trim_matches('"'))
     }
 
-    /// How much the client likes it, in thousandths.
+    /// The client's preference for it, in thousandths.
     fn quality(&self) -> u16 {
-        let share = self.parameter("q").and_then(|text| text.parse::<f32>().ok());
-        share.map_or(1000, |share| (share.clamp(0.0, 1.0) * 1000.0) as u16)
+        let quality = self.parameter("q").and_then(|text| text.parse::<f32>().ok());
+        quality.map_or(1000, |quality| (quality.clamp(0.0, 1.0) * 1000.0) as u16)
     }
 
     fn representation(&self) -> Option<Representation> {
@@ -144,21 +145,21 @@ pub(crate) struct ExpectedKind<'a> {
 }
 
 impl ExpectedKind<'_> {
-    /// The options of a deletion, which every version of every group has.
+    /// The options of a delete, which every version of every group has.
     pub const DELETE_OPTIONS: ExpectedKind<'static> = ExpectedKind { group: "", version: "v1", kind: "DeleteOptions" };
 
     /// Refuses a body of another kind.
-    pub fn check(&self, said_version: &str, said_kind: &str) -> ApiResult<()> {
+    pub fn check(&self, given_version: &str, given_kind: &str) -> ApiResult<()> {
         let ExpectedKind { group, version, kind } = *self;
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         let in_every_version = kind == ExpectedKind::DELETE_OPTIONS.kind;
-        if !in_every_version && !said_version.is_empty() && said_version != api_version {
+        if !in_every_version && !given_version.is_empty() && given_version != api_version {
             return Err(Status::bad_request(format!(
-                "the API version in the data ({said_version}) does not match the expected API version ({api_version})"
+                "the API version in the data ({given_version}) does not match the expected API version ({api_version})"
             )));
         }
-        if !said_kind.is_empty() && said_kind != kind {
-            let text = format!("{said_kind} in version \"{version}\" cannot be handled as a {kind}");
+        if !given_kind.is_empty() && given_kind != kind {
+            let text = format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}");
             return Err(Status::bad_request(text));
         }
         Ok(())
@@ -175,12 +176,12 @@ fn protobuf_to_json(wanted: &ExpectedKind<'_>, body: &[u8]) -> ApiResult<Bytes> 
     let envelope = Envelope::read(body).map_err(refuse)?;
     wanted.check(envelope.api_version, envelope.kind)?;
     let text = envelope.document(group, version, kind, MAX_BODY_BYTES).map_err(refuse)?.to_string();
-    // Only written out it is known what the texts' escapes take.
+    // The size is known only after serialization, because of escapes.
     if text.len() > MAX_BODY_BYTES { Err(body_too_large()) } else { Ok(text.into()) }
 }
 
-/// A YAML document as JSON, for which the same limits hold: what its references grow to counts as if it had been written
-/// out. How deep it is is limited by the parser.
+/// Converts a YAML document to JSON with the same limits: expanded aliases count as if they were written out. The
+/// parser limits the depth.
 // Upstream: treats duplicate keys of YAML by `fieldValidation`, like those of JSON. Here they are always refused.
 fn yaml_to_json(body: &[u8]) -> ApiResult<Bytes> {
     let malformed = |why: String| Status::bad_request(format!("error converting YAML to JSON: {why}"));
@@ -193,7 +194,7 @@ fn yaml_to_json(body: &[u8]) -> ApiResult<Bytes> {
     let value: Value = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| malformed(error.without_snippet().to_string()))?;
     let json = value.to_string();
-    // Only written out it is known what the texts' escapes take.
+    // The size is known only after serialization, because of escapes.
     if json.len() > MAX_BODY_BYTES { Err(body_too_large()) } else { Ok(json.into()) }
 }
 
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_form_that_is_served_is_taken() {
+    fn the_preferred_served_form_is_chosen() {
         for (accept, want) in [
             ("", Some(Representation::Object)),
             ("*/*", Some(Representation::Object)),
@@ -240,12 +241,12 @@ mod tests {
     }
 
     #[test]
-    fn yaml_with_references_becomes_json_too() {
+    fn yaml_with_aliases_becomes_json() {
         let json = yaml_to_json(b"a: &a {x: [1, 2]}\nb: [*a, *a]\n").unwrap();
         assert_eq!(json, r#"{"a":{"x":[1,2]},"b":[{"x":[1,2]},{"x":[1,2]}]}"#.as_bytes());
         let list = vec!["x"; 100].join(",");
         let many = format!("a: &a [{list}]\nb: [{}]\n", vec!["*a"; 90].join(","));
-        assert!(yaml_to_json(many.as_bytes()).is_ok(), "9,000 values by reference");
+        assert!(yaml_to_json(many.as_bytes()).is_ok(), "9,000 values by alias");
     }
 
     #[test]
@@ -256,7 +257,7 @@ mod tests {
             bomb += &format!("{name}: &{name} [{}]\n", vec![format!("*{last}"); 9].join(","));
         }
         let deep = "[".repeat(100_000);
-        // Two kilobytes stood for 90,000 values, and one mebibyte for sixty.
+        // Two kilobytes expand to 90,000 values, and one mebibyte to sixty.
         let (list, text) = (vec!["x"; 1000].join(","), "x".repeat(1 << 20));
         let values = format!("a: &a [{list}]\nb: [{}]\n", vec!["*a"; 90].join(","));
         let texts = format!("a: &a {text}\nb: [{}]\n", vec!["*a"; 60].join(","));
@@ -267,8 +268,8 @@ mod tests {
             ("two documents", "a: 1\n---\nb: 2\n"),
             ("deep", deep.as_str()),
             ("bomb", bomb.as_str()),
-            ("many values by reference", values.as_str()),
-            ("long texts by reference", texts.as_str()),
+            ("many values by alias", values.as_str()),
+            ("long texts by alias", texts.as_str()),
             ("escapes that grow", escapes.as_str()),
         ] {
             assert!(yaml_to_json(text.as_bytes()).is_err(), "{case}");

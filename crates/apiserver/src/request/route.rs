@@ -1,4 +1,4 @@
-//! Path and query → the requested route. Paths are data here: which resources exist is not known yet.
+//! Parses path and query into a route. Paths are data here: the served resources are not known yet.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::response::status::{ApiResult, Status};
 /// A request before its resource is looked up.
 #[derive(Debug)]
 pub struct RequestInfo {
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
     /// API group; empty for the core group.
     pub group: String,
@@ -34,13 +34,13 @@ pub struct RequestInfo {
 pub enum Verb {
     /// Read one object.
     Get,
-    /// Read a collection.
+    /// List a collection.
     List,
-    /// Follow a collection.
+    /// Watch a collection.
     Watch,
-    /// Make an object, or post to a subresource.
+    /// Create an object, or post to a subresource.
     Create,
-    /// Replace an object.
+    /// Update an object.
     Update,
     /// Change some fields of an object.
     Patch,
@@ -74,52 +74,52 @@ impl Verb {
 /// The query's options, parsed but not yet checked against each other.
 #[derive(Debug, Default)]
 pub struct RequestOptions {
-    /// Only objects with such labels.
+    /// Only objects that this label selector matches.
     pub label_selector: Option<String>,
-    /// Only objects with such fields.
+    /// Only objects that this field selector matches.
     pub field_selector: Option<String>,
     /// Maximum number of objects in one response; `None` for all.
     pub limit: Option<usize>,
-    /// The position where an earlier page ended.
+    /// The end of the previous page.
     pub continue_token: Option<String>,
     /// The requested version; `None` when unset.
     pub resource_version: Option<Revision>,
-    /// How `resource_version` is meant.
+    /// How `resource_version` is matched.
     pub resource_version_match: Option<VersionMatch>,
-    /// Whether to follow instead of list.
+    /// Whether to watch instead of list.
     pub watch: bool,
     /// How long a watch may last.
     pub timeout: Option<Duration>,
-    /// Whether bookmarks are welcome.
+    /// Whether the watch may send bookmarks.
     pub allow_watch_bookmarks: bool,
-    /// Whether a watch begins with the state there is.
+    /// Whether a watch begins with the current objects.
     pub send_initial_events: Option<bool>,
-    /// What to do about unknown fields.
+    /// How unknown fields are treated.
     pub field_validation: FieldValidation,
-    /// Do everything but keep the result.
+    /// Whether to do everything except store the result.
     pub dry_run: bool,
-    /// Name of the writer.
+    /// Name of the field manager.
     pub field_manager: Option<String>,
-    /// What becomes of the dependents of a deleted object.
+    /// How the dependents of a deleted object are treated.
     pub propagation_policy: Option<Propagation>,
     /// The older form of `propagation_policy`.
     pub orphan_dependents: Option<bool>,
-    /// How long a pod may take to end.
+    /// The grace period of a pod.
     pub grace_period_seconds: Option<i64>,
-    /// How much of each object the rows of a table carry.
+    /// How much of its object a row of a table contains.
     pub include_object: IncludeObject,
 }
 
-/// How a list's `resourceVersion` is meant.
+/// How a list's `resourceVersion` is matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionMatch {
-    /// That state and no other.
+    /// Exactly that revision.
     Exact,
-    /// That state or a later one.
+    /// That revision or a later one.
     NotOlderThan,
 }
 
-/// How much of its object a row of a table carries.
+/// How much of its object a row of a table contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
@@ -131,7 +131,7 @@ pub enum IncludeObject {
     Object,
 }
 
-/// What to do about fields that the schema does not know.
+/// How fields that are not in the schema are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     /// Drop them silently.
@@ -143,19 +143,19 @@ pub enum FieldValidation {
     Strict,
 }
 
-/// What becomes of the dependents of a deleted object.
+/// How the dependents of a deleted object are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     /// The garbage collector deletes them afterwards.
     Background,
-    /// They go first; the object waits for them.
+    /// They are deleted first; the object is removed after them.
     Foreground,
-    /// They stay and lose their owner.
+    /// They are kept without the owner reference.
     Orphan,
 }
 
 impl Propagation {
-    /// Reads the wire form.
+    /// Parses the wire form.
     pub fn parse(text: &str) -> Option<Propagation> {
         match text {
             "Background" => Some(Propagation::Background),
@@ -166,16 +166,17 @@ impl Propagation {
     }
 }
 
-/// Where a path leads.
+/// What a path refers to.
 #[derive(Debug)]
 pub enum Route {
-    /// To a resource or an object.
+    /// A resource or an object.
     Resource(Box<RequestInfo>),
-    /// To something else, such as `/version`.
+    /// Something else, such as `/version`.
     NonResource,
 }
 
-/// Reads method and URI. Paths that cannot name a resource are [`Route::NonResource`]; bad option values are refused.
+/// Parses method and URI. Paths that cannot refer to a resource are [`Route::NonResource`]; bad option values are
+/// refused.
 pub fn parse(method: &Method, uri: &Uri) -> ApiResult<Route> {
     let segments: Vec<String> = uri.path().split('/').filter(|part| !part.is_empty()).map(percent_decode).collect();
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -272,13 +273,13 @@ impl RequestOptions {
             "orphanDependents" => self.orphan_dependents = Some(boolean(name, &value)?),
             "gracePeriodSeconds" => self.grace_period_seconds = Some(number(name, &value)?),
             "includeObject" => self.include_object = include_object(&value)?,
-            // Other parameters (`pretty`, `force`, …) are read elsewhere; the API ignores unknown ones.
+            // Other parameters (`pretty`, `force`, …) are read elsewhere. The API ignores unknown ones.
             _ => {}
         }
         Ok(())
     }
 
-    /// The options that exclude each other, for lists and watches alike.
+    /// Checks options that exclude each other, for lists and watches.
     fn check_list_options(&self) -> ApiResult<()> {
         let path = Path::new("resourceVersionMatch");
         let forbid = |detail: &str| {
@@ -361,7 +362,7 @@ fn bad_value(name: &str, value: &str, why: &str) -> Status {
     Status::bad_request(format!("{name}: Invalid value: {value:?}: {why}"))
 }
 
-/// `%41` → `A`, and in queries `+` → space. Bytes that are no UTF-8 become the replacement character.
+/// `%41` → `A`, and in queries `+` → space. Bytes that are not UTF-8 become the replacement character.
 fn form_decode(text: &str) -> String {
     percent_decode(&text.replace('+', " "))
 }
@@ -397,7 +398,7 @@ mod tests {
     fn info(method: &str, uri: &str) -> RequestInfo {
         match parse(&method.parse().unwrap(), &uri.parse().unwrap()).unwrap() {
             Route::Resource(info) => *info,
-            Route::NonResource => panic!("{uri} names no resource"),
+            Route::NonResource => panic!("{uri} does not refer to a resource"),
         }
     }
 
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_group_namespace_object_and_subresource() {
+    fn paths_contain_group_namespace_object_and_subresource() {
         for (method, uri, want) in [
             ("GET", "/api/v1/pods", "List /v1 pods None None None"),
             ("GET", "/api/v1/pods?watch=1", "Watch /v1 pods None None None"),

@@ -17,7 +17,7 @@ use tracing::field::{Empty, display};
 use crate::request::{RequestInfo, Verb};
 
 /// Numbers the requests of one server, from 1.
-// Not random: drawing an id would change the uids and names of a simulation with the log level.
+// Not random: a random id would make the uids and names of a simulation depend on the log level.
 #[derive(Default)]
 pub(crate) struct RequestIds(AtomicU64);
 
@@ -27,16 +27,16 @@ impl RequestIds {
     }
 }
 
-/// The span of one request. Dropping it writes the line that ends the request, also when a timeout, a panic or a client
-/// that went away ended it. A watch ends with its stream.
+/// The span of one request. Dropping it writes the line that ends the request, also after a timeout, a panic or a
+/// disconnect. A watch ends with its stream.
 pub(crate) struct RequestSpan {
     span: Span,
     began: Instant,
-    /// The response, once there is one.
+    /// The status code, once there is a response.
     code: Option<StatusCode>,
     /// The last write of the request. A collection delete or an eviction writes several objects.
     revision: Mutex<Option<Revision>>,
-    /// Whether the name of the object is known only when it is written: a create.
+    /// Whether the name of the object is known only after the write: a create.
     is_unnamed: bool,
 }
 
@@ -59,7 +59,7 @@ impl RequestSpan {
         RequestSpan::new(span, is_unnamed)
     }
 
-    /// A request for a path that names no resource.
+    /// A request for a path that refers to no resource.
     pub fn of_path(ids: &RequestIds, user: &str, request: &Parts) -> RequestSpan {
         let span = tracing::debug_span!(
             "request",
@@ -71,7 +71,7 @@ impl RequestSpan {
         RequestSpan::new(span, false)
     }
 
-    /// No request: the server itself writes.
+    /// No request: a write by the server itself.
     pub fn none() -> RequestSpan {
         RequestSpan::new(Span::none(), false)
     }

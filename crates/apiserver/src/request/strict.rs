@@ -8,11 +8,11 @@ use crate::resources::resource::Resource;
 use crate::response::status::{ApiResult, Status};
 use crate::server::Call;
 
-/// So many fields are named; a refusal is for people.
+/// The maximum number of reported fields. The message is read by people.
 const MAX_REPORTED: usize = 100;
 
-/// Tidies a document (unknown fields go, the rest is in its form afterwards) and says so or refuses, as asked. `duplicates` were noticed when it
-/// was read. Values of the wrong type are always refused, all of them at once.
+/// Removes unknown fields, and warns or refuses as `fieldValidation` says. `duplicates` were found when the document
+/// was parsed. Values of the wrong type are always refused, all of them at once.
 pub(crate) fn check(
     call: &Call<'_>,
     object: &mut ApiObject,
@@ -45,7 +45,7 @@ pub(crate) fn check(
     }
 }
 
-/// The refusal of an object that does not decode into its type.
+/// The refusal of an object that cannot be decoded into its type.
 pub fn undecodable(resource: &Resource, version: &str, why: &str) -> Status {
     let kind = resource.kind;
     Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))

@@ -1,4 +1,4 @@
-//! CompositePodGroups: groups of groups. Served in `v1alpha3` alone.
+//! CompositePodGroups: groups of groups. Served only in `v1alpha3`.
 
 use api::kinds;
 use api::scheduling::validation::composite_pod_group::{self, has_workload_ref};

@@ -1,4 +1,4 @@
-//! CronJobs: Jobs made at given times.
+//! CronJobs: Jobs created on a schedule.
 
 use api::batch::cron_job::validation;
 use api::batch::{cron_job, workload_ref};
@@ -10,7 +10,7 @@ use crate::read::table;
 use crate::resources::object::ApiObject;
 use crate::resources::resource::{Resource, Strategy, Subresource};
 
-/// The path of the Jobs' spec.
+/// The path of the Job template's spec.
 const JOB_SPEC: &str = "/spec/jobTemplate/spec";
 
 pub(super) fn resource() -> Resource {
@@ -52,6 +52,6 @@ fn warnings(cron_job: &ApiObject, old: Option<&ApiObject>) -> Vec<String> {
     // Upstream: has `spec` twice in this message.
     let unsupported = "CRON_TZ or TZ used in spec.spec.schedule is not officially supported, see \
                        https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
-    let brings_zone = cron_job.text(&["spec", "schedule"]).contains("TZ");
-    brings_zone.then(|| unsupported.to_owned()).into_iter().collect()
+    let has_zone = cron_job.text(&["spec", "schedule"]).contains("TZ");
+    has_zone.then(|| unsupported.to_owned()).into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! Events: many, small and short-lived, so validation is light. Two groups serve the same Events in two forms.
+//! Events: numerous, small and short-lived, so validation is light. Two groups serve the same Events in two forms.
 
 use api::conversion;
 use api::core::{defaults, validation};
@@ -18,7 +18,7 @@ const STRATEGY: Strategy = Strategy {
     ..Strategy::PLAIN
 };
 
-/// Events of the core group, as they are kept.
+/// Events of the core group, in their stored form.
 pub(super) fn resource() -> Resource {
     Resource { storage_version_hash: "r2yiGXH7wu8=", expires: true, ..super::base_resource(kinds::EVENT, STRATEGY) }
 }

@@ -47,7 +47,7 @@ pub(super) fn resource() -> Resource {
     }
 }
 
-/// The warning about a name that pods cannot have as a whole.
+/// The warning about a name that is not valid as the host name of pods.
 pub(super) fn name_warning(name: &str) -> Option<String> {
     let problems = names::dns_label(name);
     (!problems.is_empty()).then(|| {

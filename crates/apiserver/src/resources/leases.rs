@@ -1,4 +1,4 @@
-//! Leases: which of several alike processes does the work.
+//! Leases, mainly for leader election.
 
 use api::coordination;
 use api::kinds;

@@ -1,4 +1,4 @@
-//! Namespaces. A deleted one stays until it is empty; `spec.finalizers` keeps it until then.
+//! Namespaces. A deleted one is kept by `spec.finalizers` until it is empty.
 
 use api::core::{defaults, validation};
 use api::kinds;
@@ -45,21 +45,21 @@ pub(super) fn resource() -> Resource {
     }
 }
 
-/// A new namespace always has the finalizer of the controller that empties it.
+/// A new namespace always has the finalizer of the namespace controller.
 fn add_spec_finalizer(namespace: &mut ApiObject) {
-    const EMPTIED: &str = "kubernetes";
+    const KUBERNETES: &str = "kubernetes";
     if !namespace.document()["spec"].is_object() {
         namespace.top_mut().insert("spec".to_owned(), json!({}));
     }
     let finalizers = &mut namespace.document_mut()["spec"]["finalizers"];
     match finalizers {
-        Value::Array(held) if held.iter().any(|finalizer| finalizer == EMPTIED) => {}
-        Value::Array(held) => held.push(EMPTIED.into()),
-        _ => *finalizers = json!([EMPTIED]),
+        Value::Array(finalizers) if finalizers.iter().any(|finalizer| finalizer == KUBERNETES) => {}
+        Value::Array(finalizers) => finalizers.push(KUBERNETES.into()),
+        _ => *finalizers = json!([KUBERNETES]),
     }
 }
 
-/// What was found out about an earlier attempt stays. Namespaces have no grace period.
+/// Conditions of an earlier attempt are kept. Namespaces have no grace period.
 fn mark_deleting(namespace: &mut ApiObject) {
     namespace.metadata_mut().remove("deletionGracePeriodSeconds");
     if !namespace.document()["status"].is_object() {

@@ -6,26 +6,26 @@ use store::StoredObject;
 
 use crate::request::duplicates;
 
-/// A document whose top and whose `metadata` are JSON objects.
+/// A JSON document that is an object and whose `metadata` is an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiObject(Value);
 
-/// Why bytes are no object.
+/// Why bytes are not an object.
 #[derive(Debug, thiserror::Error)]
 pub enum MalformedObject {
-    /// There is nothing.
+    /// The body is empty.
     #[error("the body is empty")]
     Empty,
     /// Not JSON, or nested too deeply.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// JSON, but not of the shape `{"metadata": {…}}`.
+    /// JSON, but not of the form `{"metadata": {…}}`.
     #[error("json: cannot unmarshal {0} into Go value of type {1}")]
     Shape(&'static str, &'static str),
 }
 
 impl ApiObject {
-    /// Reads a document; a missing `metadata` becomes an empty one. Nesting is bounded by the parser.
+    /// Parses a document. A missing `metadata` becomes an empty one. The parser limits nesting.
     pub fn parse(bytes: &[u8]) -> Result<ApiObject, MalformedObject> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(MalformedObject::Empty);
@@ -42,7 +42,7 @@ impl ApiObject {
         Ok((ApiObject::new(document)?, duplicates))
     }
 
-    /// Takes a document; a missing `metadata` becomes an empty one.
+    /// Wraps a document. A missing `metadata` becomes an empty one.
     pub fn new(mut document: Value) -> Result<ApiObject, MalformedObject> {
         let shape = json_type(&document);
         let Value::Object(top) = &mut document else { return Err(MalformedObject::Shape(shape, "object")) };
@@ -64,17 +64,17 @@ impl ApiObject {
         &self.0
     }
 
-    /// The whole document, to be changed. It must stay an object with an object `metadata`.
+    /// The whole document, mutable. It must remain an object with an object `metadata`.
     pub fn document_mut(&mut self) -> &mut Value {
         &mut self.0
     }
 
-    /// The fields at the top.
+    /// The top-level fields.
     pub fn top(&self) -> &Map<String, Value> {
         self.0.as_object().expect("an object's document is a JSON object")
     }
 
-    /// The fields at the top, to be changed.
+    /// The top-level fields, mutable.
     pub fn top_mut(&mut self) -> &mut Map<String, Value> {
         self.0.as_object_mut().expect("an object's document is a JSON object")
     }
@@ -84,7 +84,7 @@ impl ApiObject {
         self.0["metadata"].as_object().expect("an object's metadata is a JSON object")
     }
 
-    /// `metadata`, to be changed.
+    /// `metadata`, mutable.
     pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
         self.0["metadata"].as_object_mut().expect("an object's metadata is a JSON object")
     }
@@ -95,7 +95,7 @@ impl ApiObject {
         self.0.pointer(&format!("/{pointer}"))
     }
 
-    /// A text somewhere in the document; empty when there is none.
+    /// The string at a path of the document; empty when there is none.
     pub fn text(&self, path: &[&str]) -> &str {
         path.iter().fold(&self.0, |value, &name| &value[name]).as_str().unwrap_or_default()
     }
@@ -125,28 +125,28 @@ impl ApiObject {
         self.metadata().contains_key("deletionTimestamp")
     }
 
-    /// The typed form. Fails when a value does not fit its type.
+    /// The typed form. Fails when a value does not match its type.
     pub fn typed<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         T::deserialize(&self.0)
     }
 
     /// The typed form of one field; its default when the field is missing.
-    pub fn typed_part<'a, T: Deserialize<'a> + Default>(&'a self, part: &str) -> Result<T, serde_json::Error> {
-        self.0.get(part).map_or_else(|| Ok(T::default()), T::deserialize)
+    pub fn typed_field<'a, T: Deserialize<'a> + Default>(&'a self, field: &str) -> Result<T, serde_json::Error> {
+        self.0.get(field).map_or_else(|| Ok(T::default()), T::deserialize)
     }
 
-    /// Sets a field at the top from `other`, or removes it when `other` has none.
-    pub fn copy_field_from(&mut self, other: &ApiObject, part: &str) {
-        if self.top().get(part) == other.top().get(part) {
+    /// Copies a top-level field from `other`, or removes it when `other` does not have it.
+    pub fn copy_field_from(&mut self, other: &ApiObject, field: &str) {
+        if self.top().get(field) == other.top().get(field) {
             return;
         }
-        match other.top().get(part) {
-            Some(value) => drop(self.top_mut().insert(part.to_owned(), value.clone())),
-            None => drop(self.top_mut().remove(part)),
+        match other.top().get(field) {
+            Some(value) => drop(self.top_mut().insert(field.to_owned(), value.clone())),
+            None => drop(self.top_mut().remove(field)),
         }
     }
 
-    /// Sets a field of the metadata from `other`, or removes it when `other` has none.
+    /// Copies a field of the metadata from `other`, or removes it when `other` does not have it.
     pub fn copy_metadata_field_from(&mut self, other: &ApiObject, field: &str) {
         match other.metadata().get(field) {
             Some(value) => drop(self.metadata_mut().insert(field.to_owned(), value.clone())),
@@ -155,7 +155,7 @@ impl ApiObject {
     }
 }
 
-/// What the API calls the type of a JSON value.
+/// The API's name for the type of a JSON value.
 fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

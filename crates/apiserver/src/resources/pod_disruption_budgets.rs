@@ -1,4 +1,4 @@
-//! Pod disruption budgets: how many pods of a set must stay when pods are evicted.
+//! Pod disruption budgets: how many pods of a set must stay available during evictions.
 
 use api::kinds;
 use api::policy;
@@ -12,10 +12,10 @@ use crate::resources::resource::{Resource, Strategy, Subresource};
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
         prepare_create: |new, _| policy::prepare_create(new.document_mut()),
-        validate_create: |new, _| Ok(policy::validate_create(&new.typed_part("metadata")?, &new.typed_part("spec")?)),
+        validate_create: |new, _| Ok(policy::validate_create(&new.typed_field("metadata")?, &new.typed_field("spec")?)),
         validate_update: |new, old, _| {
-            let [now, before] = [new, old].map(|budget| budget.typed_part("metadata"));
-            Ok(policy::validate_update(&now?, &before?, &new.typed_part("spec")?))
+            let [now, before] = [new, old].map(|budget| budget.typed_field("metadata"));
+            Ok(policy::validate_update(&now?, &before?, &new.typed_field("spec")?))
         },
         validate_status_update: |new, old, _| {
             let new = PodDisruptionBudget::deserialize(&*with_transition_times(new.document()))?;

@@ -62,40 +62,40 @@ pub(super) fn resource() -> Resource {
     }
 }
 
-/// The part of a pod that a status update validates: little of the spec, which is the old one, is decoded.
+/// The fields of a pod that a status update validates. Little of the spec is decoded, because it does not change.
 fn decode_for_status_validation(pod: &ApiObject) -> Result<Pod, serde_json::Error> {
-    let said = |path: &[&str]| Some(pod.text(path)).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |path: &[&str]| Some(pod.text(path)).filter(|text| !text.is_empty()).map(str::to_owned);
     let spec = &pod.document()["spec"];
-    let status: PodStatus = pod.typed_part("status")?;
+    let status: PodStatus = pod.typed_field("status")?;
     let spec = PodSpec {
-        node_name: said(&["spec", "nodeName"]),
-        restart_policy: said(&["spec", "restartPolicy"]),
+        node_name: text(&["spec", "nodeName"]),
+        restart_policy: text(&["spec", "restartPolicy"]),
         resource_claims: spec.get("resourceClaims").map(Deserialize::deserialize).transpose()?,
         containers: decode_containers(&spec["containers"], status.container_statuses.as_deref())?,
         init_containers: Some(decode_containers(&spec["initContainers"], status.init_container_statuses.as_deref())?),
         ..PodSpec::default()
     };
-    Ok(Pod { metadata: pod.typed_part("metadata")?, spec: Some(spec), status: Some(status) })
+    Ok(Pod { metadata: pod.typed_field("metadata")?, spec: Some(spec), status: Some(status) })
 }
 
-/// The part of containers that validation of their statuses reads. Resources are read only where devices are reported.
+/// The fields of containers that validation of their statuses reads. Resources are read only if devices are reported.
 fn decode_containers(
     containers: &Value,
     statuses: Option<&[ContainerStatus]>,
 ) -> Result<Vec<Container>, serde_json::Error> {
     let has_devices = |status: &ContainerStatus| status.allocated_resources_status.is_some();
     let of_devices = statuses.unwrap_or_default().iter().any(has_devices);
-    let judged = |container: &Value| {
-        let part = |field: &str| container.get(field);
+    let decode = |container: &Value| {
+        let field = |field: &str| container.get(field);
         Ok(Container {
             name: container["name"].as_str().unwrap_or_default().to_owned(),
             restart_policy: container["restartPolicy"].as_str().map(str::to_owned),
-            restart_policy_rules: part("restartPolicyRules").map(Deserialize::deserialize).transpose()?,
-            resources: part("resources").filter(|_| of_devices).map(Deserialize::deserialize).transpose()?,
+            restart_policy_rules: field("restartPolicyRules").map(Deserialize::deserialize).transpose()?,
+            resources: field("resources").filter(|_| of_devices).map(Deserialize::deserialize).transpose()?,
             ..Container::default()
         })
     };
-    containers.as_array().into_iter().flatten().map(judged).collect()
+    containers.as_array().into_iter().flatten().map(decode).collect()
 }
 
 const SELECTABLE: &[&str] = &[
@@ -129,21 +129,21 @@ fn fields(pod: &ApiObject) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// A pod that no kubelet runs any more, or not yet, is deleted at once.
-fn grace_seconds(pod: &ApiObject, asked: Option<i64>) -> i64 {
+/// A finished pod, or one that is not bound to a node, is deleted at once.
+fn grace_seconds(pod: &ApiObject, requested: Option<i64>) -> i64 {
     let finished = matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed");
     if pod.text(&["spec", "nodeName"]).is_empty() || finished {
         return 0;
     }
     let own = pod.document()["spec"]["terminationGracePeriodSeconds"].as_i64();
-    match asked.or(own).unwrap_or(30) {
-        // Upstream: "less than nothing" has meant the shortest grace period since before it was refused.
+    match requested.or(own).unwrap_or(30) {
+        // Upstream: negative values still mean the shortest grace period, although new pods with them are refused.
         negative if negative < 0 => 1,
         seconds => seconds,
     }
 }
 
-/// The status that a pod has before anyone has looked at it.
+/// The status of a new pod.
 fn set_initial_status(pod: &mut ApiObject) {
     let mut status = json!({"phase": "Pending", "qosClass": prepare::qos_class(&pod.document()["spec"])});
     if pod.document()["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {

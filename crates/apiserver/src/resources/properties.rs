@@ -1,4 +1,4 @@
-//! Properties of every kind: generated documents, most of them nearly valid.
+//! Properties of every kind, tested with generated documents, most of them nearly valid.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::resources::object::ApiObject;
 use crate::resources::resource::Resource;
 
-/// Texts that mean something somewhere, and some that never do.
+/// Strings that are valid somewhere, and some that never are.
 const TEXTS: [&str; 44] = [
     "",
     "a",
@@ -61,20 +61,20 @@ const TEXTS: [&str; 44] = [
 ];
 const NUMBERS: [i64; 12] = [0, 1, -1, 2, 3, 8, 443, 65_536, 100_001, i32::MAX as i64, i32::MIN as i64, i64::MIN];
 const AMOUNTS: [&str; 10] = ["0", "1", "-1", "1500m", "2Gi", "1e3", "9223372036854775807E", "0.000000001", "", "x"];
-/// The maximum size of a document, however deep its kind is.
+/// The maximum number of values in a document, also for deeply nested kinds.
 const MAX_VALUES: usize = 400;
 
-/// Draws documents.
+/// Generates documents.
 struct DocumentGenerator {
     random: Random,
     left: usize,
-    /// One value of this many is of any type; none where it is zero.
+    /// One value of this many is of any type; none if zero.
     wrong_one_in: u64,
 }
 
 impl DocumentGenerator {
-    fn new(seed: u64, wrong_of: u64) -> DocumentGenerator {
-        DocumentGenerator { random: Random::seeded(seed), left: MAX_VALUES, wrong_one_in: wrong_of }
+    fn new(seed: u64, wrong_one_in: u64) -> DocumentGenerator {
+        DocumentGenerator { random: Random::seeded(seed), left: MAX_VALUES, wrong_one_in }
     }
 
     fn pick<T: Copy>(&self, of: &[T]) -> T {
@@ -101,7 +101,7 @@ impl DocumentGenerator {
         }
     }
 
-    /// A document of the kind, as it is kept.
+    /// A document of the kind, in the storage version.
     fn stored_document(&mut self, resource: &Resource) -> Value {
         self.document(&Resource { group: resource.storage_group, ..resource.clone() }, resource.storage_version)
     }
@@ -139,14 +139,15 @@ impl DocumentGenerator {
             }
             ValueType::Map(inner) => {
                 let count = if self.left == 0 { 0 } else { self.random.below(3) };
-                let entry =
-                    |draw: &mut DocumentGenerator| (draw.text(), draw.value(table().element_type(inner), depth + 1));
+                let entry = |generator: &mut DocumentGenerator| {
+                    (generator.text(), generator.value(table().element_type(inner), depth + 1))
+                };
                 Value::Object((0..count).map(|_| entry(self)).collect::<Map<_, _>>())
             }
             ValueType::Object(number) => {
                 let mut members = Map::new();
                 for field in &table().object(number).fields {
-                    // The top and the spec are nearly whole; the deeper, the sparser.
+                    // The top level and the spec are nearly complete. Deeper levels are sparser.
                     if self.left > 0 && self.random.below(depth + 2) <= 1 {
                         members.insert(field.name.to_string(), self.value(field.value_type, depth + 1));
                     }
@@ -161,7 +162,7 @@ fn kinds() -> Vec<Resource> {
     super::all(&Gates::default())
 }
 
-/// Everything on, everything off, and one of them off.
+/// All gates on, all off, or one of them off.
 fn gates(seed: u64) -> Gates {
     let all = |on: bool| Gate::ALL.into_iter().fold(Gates::default(), |gates, gate| gates.with(gate, on));
     match seed % 3 {
@@ -171,7 +172,7 @@ fn gates(seed: u64) -> Gates {
     }
 }
 
-/// The object as it is when the kind's own functions see it, or nothing where it is refused before.
+/// The object as the kind's own functions receive it; `None` if it is refused before.
 fn accepted(resource: &Resource, document: Value) -> Option<ApiObject> {
     let mut object = ApiObject::new(document).ok()?;
     let findings =
@@ -179,34 +180,34 @@ fn accepted(resource: &Resource, document: Value) -> Option<ApiObject> {
     findings.type_errors.is_empty().then_some(object)
 }
 
-/// Calls every function of the kind with `new`, and with `old` where there is one before.
+/// Calls every function of the kind with `new`, and with `old` as the object before.
 fn call_strategy(resource: &Resource, new: &ApiObject, old: &ApiObject, gates: &Gates) {
-    let does = &resource.strategy;
+    let strategy = &resource.strategy;
     let mut made = new.clone();
-    (does.defaults)(&mut made, gates);
-    (does.prepare_create)(&mut made, gates);
-    let _ = (does.validate_create)(&made, gates);
+    (strategy.defaults)(&mut made, gates);
+    (strategy.prepare_create)(&mut made, gates);
+    let _ = (strategy.validate_create)(&made, gates);
     let (mut changed, mut reported) = (new.clone(), new.clone());
-    (does.prepare_update)(&mut changed, old, gates);
-    let _ = (does.validate_update)(&changed, old, gates);
+    (strategy.prepare_update)(&mut changed, old, gates);
+    let _ = (strategy.validate_update)(&changed, old, gates);
     reported.copy_field_from(old, "spec");
-    (does.prepare_status_update)(&mut reported, old, gates);
-    let _ = (does.validate_status_update)(&reported, old, gates);
-    let _ = (does.validate_finalize)(&changed, old, gates);
-    let (_, _) = ((does.warnings)(new, Some(old)), (does.fields)(new));
-    let _ = (does.table.cells)(new, Timestamp::UNIX_EPOCH);
-    let (_, _) = ((does.grace_seconds)(new, None), (does.has_spec_finalizers)(new));
-    (does.mark_deleting)(&mut made);
+    (strategy.prepare_status_update)(&mut reported, old, gates);
+    let _ = (strategy.validate_status_update)(&reported, old, gates);
+    let _ = (strategy.validate_finalize)(&changed, old, gates);
+    let (_, _) = ((strategy.warnings)(new, Some(old)), (strategy.fields)(new));
+    let _ = (strategy.table.cells)(new, Timestamp::UNIX_EPOCH);
+    let (_, _) = ((strategy.grace_seconds)(new, None), (strategy.has_spec_finalizers)(new));
+    (strategy.mark_deleting)(&mut made);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn defaults_set_twice_are_defaults_set_once(seed in any::<u64>()) {
-        let (mut draw, gates) = (DocumentGenerator::new(seed, 0), gates(seed));
+    fn defaulting_is_idempotent(seed in any::<u64>()) {
+        let (mut generator, gates) = (DocumentGenerator::new(seed, 0), gates(seed));
         for resource in kinds() {
-            let document = draw.stored_document(&resource);
+            let document = generator.stored_document(&resource);
             let Some(mut once) = accepted(&resource, document) else { continue };
             (resource.strategy.defaults)(&mut once, &gates);
             let mut twice = once.clone();
@@ -216,20 +217,20 @@ proptest! {
     }
 
     #[test]
-    fn no_document_makes_a_kind_panic(seed in any::<u64>(), wrong_of in prop_oneof![Just(0), Just(20), Just(2)]) {
-        let (mut draw, gates) = (DocumentGenerator::new(seed, wrong_of), gates(seed));
+    fn no_document_makes_a_kind_panic(seed in any::<u64>(), wrong_one_in in prop_oneof![Just(0), Just(20), Just(2)]) {
+        let (mut generator, gates) = (DocumentGenerator::new(seed, wrong_one_in), gates(seed));
         for resource in kinds() {
             for version in resource.served_versions() {
-                let mut spelt = draw.document(&resource, version);
-                let _ = (resource.strategy.normalize_drafts)(&mut spelt, &gates);
+                let mut draft = generator.document(&resource, version);
+                let _ = (resource.strategy.normalize_drafts)(&mut draft, &gates);
                 if let Some(conversion) = resource.conversion(version) {
-                    let around = ConversionContext { namespace: "default", old: None, workload: &|_| None };
-                    if (conversion.to_storage)(&mut spelt, &around).is_ok() {
-                        (conversion.from_storage)(&mut spelt);
+                    let context = ConversionContext { namespace: "default", old: None, workload: &|_| None };
+                    if (conversion.to_storage)(&mut draft, &context).is_ok() {
+                        (conversion.from_storage)(&mut draft);
                     }
                 }
             }
-            let [new, old] = [0, 1].map(|_| draw.stored_document(&resource));
+            let [new, old] = [0, 1].map(|_| generator.stored_document(&resource));
             let (Some(new), Some(mut old)) = (accepted(&resource, new), accepted(&resource, old)) else { continue };
             (resource.strategy.defaults)(&mut old, &gates);
             let mut near = old.clone();
@@ -242,12 +243,12 @@ proptest! {
 }
 
 #[test]
-fn drawn_documents_are_judged_and_some_of_them_are_good() {
+fn generated_documents_are_validated_and_some_are_valid() {
     let mut verdicts = [0_usize; 3];
     for seed in 0..300 {
-        let mut draw = DocumentGenerator::new(seed, 0);
+        let mut generator = DocumentGenerator::new(seed, 0);
         for resource in kinds() {
-            let document = draw.stored_document(&resource);
+            let document = generator.stored_document(&resource);
             let Some(mut object) = accepted(&resource, document) else { continue };
             (resource.strategy.defaults)(&mut object, &Gates::default());
             match (resource.strategy.validate_create)(&object, &Gates::default()) {
@@ -258,5 +259,5 @@ fn drawn_documents_are_judged_and_some_of_them_are_good() {
         }
     }
     let [untyped, good, faulty] = verdicts;
-    assert!(faulty > 1_000 && faulty > 10 * untyped && good > 0, "too few are judged: {verdicts:?}");
+    assert!(faulty > 1_000 && faulty > 10 * untyped && good > 0, "too few are validated: {verdicts:?}");
 }

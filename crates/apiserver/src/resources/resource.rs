@@ -1,4 +1,4 @@
-//! What the pipeline knows about a kind: one value, nothing else. Nothing in the pipeline matches on a kind.
+//! One value that describes a kind. The pipeline knows nothing else about it and never matches on a kind.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::resources::object::ApiObject;
 pub struct Resource {
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Versions served as they are kept: objects differ in nothing but their `apiVersion` between them.
+    /// Versions served in the stored structure: objects differ only in `apiVersion`.
     pub versions: &'static [&'static str],
-    /// Versions that differ in more and are served by conversion.
+    /// Versions of another structure, served by conversion.
     pub conversions: &'static [Conversion],
-    /// The group in whose form objects are kept: its own, unless another group serves the same objects.
+    /// The group of the stored form: the kind's own, unless another group serves the same objects.
     pub storage_group: &'static str,
-    /// The version of that group in which objects are kept.
+    /// The version of the stored form.
     pub storage_version: &'static str,
-    /// A mark of that version, which clients can only compare: upstream's, as migration tools know it.
+    /// The hash of the storage version. It is upstream's, because migration tools compare it.
     pub storage_version_hash: &'static str,
     /// Plural, as in the path.
     pub plural: &'static str,
@@ -33,17 +33,17 @@ pub struct Resource {
     pub singular: &'static str,
     /// Kind, as in `kind: Pod`.
     pub kind: &'static str,
-    /// Shorter names for people.
+    /// Short names for the command line.
     pub short_names: &'static [&'static str],
-    /// Names under which several kinds are listed together, such as `all`.
+    /// Names that list several kinds together, such as `all`.
     pub categories: &'static [&'static str],
-    /// Whether objects live in a namespace.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
     /// The subresources.
     pub subresources: &'static [Subresource],
     /// The default propagation policy of a delete.
     pub propagation: Propagation,
-    /// Whether an update may leave the version out and win.
+    /// Whether an update without a `resourceVersion` is accepted.
     pub unconditional_update: bool,
     /// Whether `metadata.generation` counts changes of the spec.
     pub counts_generation: bool,
@@ -51,29 +51,29 @@ pub struct Resource {
     pub deletes_collections: bool,
     /// Whether the response to a completed delete is the object instead of a `Status`.
     pub returns_deleted: bool,
-    /// Whether objects go by themselves, some time after their last write.
+    /// Whether objects expire some time after their last write.
     pub expires: bool,
-    /// What the kind does its own way.
+    /// The kind's own functions.
     pub strategy: Strategy,
-    /// The name under which the store keeps the kind: `group/plural`, or the plural alone.
+    /// The kind's name in the store: `group/plural`, or the plural alone.
     pub store_name: Arc<str>,
 }
 
-/// Something of an object with a path of its own.
+/// A subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// `status`, which the owner of the spec cannot touch, nor the other way round.
+    /// `status`: an update of the spec cannot change it, and the reverse.
     Status,
-    /// `binding`, which gives a pod its node.
+    /// `binding`: sets the node of a pod.
     Binding,
-    /// `eviction`, which deletes a pod within its disruption budget.
+    /// `eviction`: deletes a pod within its disruption budget.
     Eviction,
-    /// `finalize`, which changes `spec.finalizers`.
+    /// `finalize`: changes `spec.finalizers`.
     Finalize,
 }
 
 impl Subresource {
-    /// Reads the path's form.
+    /// Parses the form in paths.
     pub fn parse(text: &str) -> Option<Subresource> {
         match text {
             "status" => Some(Subresource::Status),
@@ -84,7 +84,7 @@ impl Subresource {
         }
     }
 
-    /// The path's form.
+    /// The form in paths.
     pub fn as_str(self) -> &'static str {
         match self {
             Subresource::Status => "status",
@@ -94,7 +94,7 @@ impl Subresource {
         }
     }
 
-    /// What can be done with it.
+    /// The supported verbs.
     pub fn verbs(self) -> &'static [&'static str] {
         match self {
             Subresource::Status => &["get", "patch", "update"],
@@ -103,7 +103,7 @@ impl Subresource {
         }
     }
 
-    /// The kind of the body and of the response, given that of the object.
+    /// The kind of the body and of the response. `of` is the kind of the object.
     pub fn kind(self, of: &'static str) -> &'static str {
         match self {
             Subresource::Status | Subresource::Finalize => of,
@@ -118,27 +118,27 @@ impl Subresource {
     }
 }
 
-/// Field errors, or the reason why the typed form cannot be decoded at all.
+/// Field errors, or the reason why the typed form cannot be decoded.
 pub type ValidationResult = Result<ErrorList, serde_json::Error>;
 
-/// What a kind does its own way, as plain functions in the order in which the pipeline calls them.
+/// A kind's own functions, in the order in which the pipeline calls them.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
     /// Replaces draft spellings, in a document or in a patch; returns warnings for the user.
     pub normalize_drafts: fn(&mut Value, &Gates) -> Result<Vec<String>, ErrorList>,
-    /// Fills in what the user left out.
+    /// Sets defaults.
     pub defaults: fn(&mut ApiObject, &Gates),
     /// Sets the fields that a client may not set on a new object.
     pub prepare_create: fn(&mut ApiObject, &Gates),
-    /// Settles what an update may not change. Status is already as before.
+    /// Resets fields that an update may not change. The status is already the old one.
     pub prepare_update: fn(&mut ApiObject, &ApiObject, &Gates),
-    /// Settles what a status update may not change. All but metadata and status is already as before.
+    /// Resets fields that a status update may not change. Everything but metadata and status is already the old one.
     pub prepare_status_update: fn(&mut ApiObject, &ApiObject, &Gates),
-    /// Judges a new object.
+    /// Validates a new object.
     pub validate_create: fn(&ApiObject, &Gates) -> ValidationResult,
-    /// Judges a change.
+    /// Validates an update.
     pub validate_update: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
-    /// Judges a change of status.
+    /// Validates a status update.
     pub validate_status_update: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
     /// Validates a change of `spec.finalizers`, where the kind has `finalize`.
     pub validate_finalize: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
@@ -146,22 +146,22 @@ pub struct Strategy {
     pub warnings: fn(&ApiObject, Option<&ApiObject>) -> Vec<String>,
     /// Selectable fields besides `metadata.name` and `metadata.namespace`.
     pub selectable: &'static [&'static str],
-    /// Those of them that are stored under another name, which comes second.
+    /// Selectable fields that are stored under another name: (name, stored name).
     pub stored_field_names: &'static [(&'static str, &'static str)],
-    /// The values of those of them that are not empty, by the name under which they are kept.
+    /// The non-empty values of the selectable fields, by stored name.
     pub fields: fn(&ApiObject) -> Vec<(&'static str, String)>,
-    /// How objects are shown to people.
+    /// How objects are printed.
     pub table: PrinterTable,
     /// The grace period in seconds, given the requested one. Zero: the object is removed at once.
     pub grace_seconds: fn(&ApiObject, Option<i64>) -> i64,
-    /// What deletion does to an object that cannot go at once.
+    /// Changes an object that is being deleted but not removed yet.
     pub mark_deleting: fn(&mut ApiObject),
     /// Whether `spec.finalizers` is not empty.
     pub has_spec_finalizers: fn(&ApiObject) -> bool,
 }
 
 impl Strategy {
-    /// A kind without ways of its own.
+    /// A kind without functions of its own.
     pub const PLAIN: Strategy = Strategy {
         normalize_drafts: |_, _| Ok(Vec::new()),
         defaults: |_, _| {},
@@ -184,12 +184,12 @@ impl Strategy {
 }
 
 impl Resource {
-    /// `jobs.batch`, or `pods` in the core group: how messages name the resource.
+    /// `jobs.batch`, or `pods` in the core group: the resource's name in messages.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// `Job.batch`, or `Pod` in the core group: how messages name the kind, in the group in which it is kept.
+    /// `Job.batch`, or `Pod` in the core group: the kind's name in messages, with the group of the stored form.
     pub fn qualified_kind(&self) -> String {
         let group = self.storage_group;
         if group.is_empty() { self.kind.to_owned() } else { format!("{}.{group}", self.kind) }
@@ -200,28 +200,28 @@ impl Resource {
         api_version(self.group, version)
     }
 
-    /// `apiVersion` of objects as they are kept.
+    /// `apiVersion` of stored objects.
     pub fn storage_api_version(&self) -> String {
         api_version(self.storage_group, self.storage_version)
     }
 
-    /// Whether objects in `version` are as they are kept.
+    /// Whether objects in `version` have the stored structure.
     pub fn is_stored_as(&self, version: &str) -> bool {
         self.conversion(version).is_none() && version == self.storage_version
     }
 
-    /// Whether objects are kept in the form of another group, which serves them too.
+    /// Whether objects are stored in the form of another group, which serves them too.
     pub fn is_stored_elsewhere(&self) -> bool {
         self.storage_group != self.group
     }
 
-    /// Every version that is served.
+    /// Every served version.
     pub fn served_versions(&self) -> impl Iterator<Item = &'static str> {
         let converted = self.conversions.iter().map(|conversion| conversion.version);
         self.versions.iter().copied().chain(converted)
     }
 
-    /// How objects in `version` are converted; `None` where they need not be.
+    /// The conversion of `version`; `None` if it has the stored structure.
     pub fn conversion(&self, version: &str) -> Option<&'static Conversion> {
         self.conversions.iter().find(|conversion| conversion.version == version)
     }
@@ -231,7 +231,7 @@ impl Resource {
         StoreKey::new(&self.store_name, namespace, name)
     }
 
-    /// What can be done with objects of the kind.
+    /// The supported verbs.
     pub fn verbs(&self) -> Vec<&'static str> {
         let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
         all.into_iter().filter(|&verb| self.deletes_collections || verb != "deletecollection").collect()
@@ -242,12 +242,12 @@ impl Resource {
         self.subresources.contains(&subresource)
     }
 
-    /// The name under which the value of a field is kept; `None` when a field selector may not name it.
+    /// The name under which a field's value is stored; `None` when a field selector may not use it.
     pub fn stored_field_name(&self, field: &str) -> Option<&'static str> {
-        let Strategy { selectable, stored_field_names: kept_names, .. } = self.strategy;
+        let Strategy { selectable, stored_field_names: names_in_store, .. } = self.strategy;
         let mut names = ["metadata.name", "metadata.namespace"].iter().chain(selectable);
         let name = names.find(|name| **name == field)?;
-        Some(kept_names.iter().find(|(known, _)| known == name).map_or(name, |(_, kept)| kept))
+        Some(names_in_store.iter().find(|(known, _)| known == name).map_or(name, |(_, kept)| kept))
     }
 }
 

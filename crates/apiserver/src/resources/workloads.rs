@@ -1,4 +1,4 @@
-//! Workloads: what a controller wants its groups to look like. They have no status.
+//! Workloads: the templates from which a controller creates its groups. They have no status.
 
 use api::conversion;
 use api::kinds;

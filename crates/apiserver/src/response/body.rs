@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http_body::{Frame, SizeHint};
 
-/// The body of a response. No task runs for it: it produces its next frame when polled.
+/// The body of a response. It has no task: it produces its next frame when polled.
 pub struct Body(BodyKind);
 
 enum BodyKind {
@@ -22,19 +22,19 @@ impl Body {
         Body(BodyKind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
-    /// A body that is made frame by frame.
+    /// A body that is produced frame by frame.
     pub fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Body {
         Body(BodyKind::Stream(frames.boxed()))
     }
 
-    /// The same body, which keeps `guard` until it is dropped.
+    /// The same body with a guard that is dropped with it.
     pub(crate) fn with_guard<G: Send + Sync + 'static>(self, guard: G) -> Body {
         let frames = match self.0 {
             BodyKind::Whole(bytes) => stream::iter(bytes).boxed(),
             BodyKind::Stream(frames) => frames,
         };
         Body::stream(frames.inspect(move |_| {
-            let _held = &guard;
+            let _guard = &guard;
         }))
     }
 }

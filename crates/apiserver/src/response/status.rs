@@ -11,14 +11,14 @@ use crate::response::body::Body;
 /// What most functions of the pipeline return: a value, or the refusal to send.
 pub type ApiResult<T> = Result<T, Status>;
 
-/// A `Status` object before it is written: what went wrong (or right), in the words of the Kubernetes API.
+/// A `Status` object before it is serialized: the result of a request in the terms of the Kubernetes API.
 #[derive(Debug)]
 pub struct Status {
     code: StatusCode,
     reason: &'static str,
     message: String,
     details: Option<Box<StatusDetails>>,
-    /// `metadata.continue`, for the one refusal that offers a way to go on.
+    /// `metadata.continue`, for the only refusal that lets a list continue.
     continue_token: Option<Box<str>>,
     /// Warnings collected before the refusal.
     warnings: Vec<String>,
@@ -50,7 +50,7 @@ struct StatusCause {
 }
 
 impl Status {
-    /// 400: the request itself cannot be understood.
+    /// 400: the request cannot be parsed.
     pub fn bad_request(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
@@ -65,7 +65,7 @@ impl Status {
     pub fn unknown_path() -> Status {
         let message = "the server could not find the requested resource";
         let mut status = Status::plain(StatusCode::NOT_FOUND, "NotFound", message);
-        // Clients look for an object's name in the details, and take it for granted that there are some.
+        // Clients expect details, and look for an object's name there.
         let cause = StatusCause {
             reason: "UnexpectedServerResponse",
             message: "404 page not found".to_owned(),
@@ -87,7 +87,7 @@ impl Status {
         Status::for_object(StatusCode::CONFLICT, "AlreadyExists", resource, name, message)
     }
 
-    /// 409: every drawn name was taken; another try may do better.
+    /// 409: every generated name exists already. The client can retry.
     pub fn no_free_name(resource: &Resource, name: &str) -> Status {
         let message = format!(
             "{} \"{name}\" already exists, the server was not able to generate a unique name for the object",
@@ -98,7 +98,7 @@ impl Status {
         status
     }
 
-    /// 409: the write does not fit the object's state, for the reason given.
+    /// 409: the state of the object does not allow the write, for the given reason.
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Status {
         Status::conflict_on(resource, resource.qualified(), name, why)
     }
@@ -113,13 +113,13 @@ impl Status {
         Status::for_object(StatusCode::CONFLICT, "Conflict", resource, name, message)
     }
 
-    /// 409: the object changed since the version that the request names.
+    /// 409: the object changed since the `resourceVersion` of the request.
     pub fn modified(resource: &Resource, name: &str) -> Status {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Status::conflict(resource, name, why)
     }
 
-    /// 422: the object breaks rules; every one is a cause.
+    /// 422: the object is invalid; every error is a cause.
     pub fn invalid(resource: &Resource, name: &str, errors: &ErrorList) -> Status {
         let kind = resource.qualified_kind();
         let mut status = Status::invalid_named(&kind, name, errors);
@@ -174,14 +174,14 @@ impl Status {
         status
     }
 
-    /// 507: the storage is full. Writes that need space are refused until there is some.
+    /// 507: the storage is full. Writes that need space are refused until space is freed.
     // Upstream: etcd's quota makes writes fail with 500 and "mvcc: database space exceeded" until an administrator
     // disarms the alarm.
-    pub fn insufficient_storage(room: store::FreeSpace) -> Status {
+    pub fn insufficient_storage(space: store::FreeSpace) -> Status {
         let message = format!(
-            "the data directory is full: {} MiB free, {} MiB are kept in reserve; delete objects or free space",
-            room.free_bytes >> 20,
-            room.reserve_bytes >> 20
+            "the data directory is full: {} MiB free, {} MiB are reserved; delete objects or free space",
+            space.free_bytes >> 20,
+            space.reserve_bytes >> 20
         );
         Status::plain(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
     }
@@ -191,18 +191,18 @@ impl Status {
         Status::plain(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: this client may not do that.
+    /// 403: the client has no rights for the request.
     pub fn denied(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::FORBIDDEN, "Forbidden", message)
     }
 
-    /// 431: more header than the server takes.
-    pub fn headers_too_large(bytes_max: usize) -> Status {
-        let message = format!("the header of the request is too large: limit is {bytes_max}");
+    /// 431: the headers are too large.
+    pub fn headers_too_large(max_bytes: usize) -> Status {
+        let message = format!("the header of the request is too large: limit is {max_bytes}");
         Status::plain(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge", message)
     }
 
-    /// 504: it took too long.
+    /// 504: the request took too long.
     pub fn timeout(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
     }
@@ -212,32 +212,32 @@ impl Status {
         Status::plain(StatusCode::GONE, "Expired", message)
     }
 
-    /// The same refusal with a continue token that does work.
+    /// The same refusal with a continue token that works.
     #[must_use]
     pub fn with_continue_token(mut self, token: String) -> Status {
         self.continue_token = Some(token.into());
         self
     }
 
-    /// 406: the client takes none of the forms that there are.
+    /// 406: the client accepts no served form.
     pub fn not_acceptable() -> Status {
         let message = "only the following media types are accepted: application/json";
         Status::plain(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// 413: more than the server takes.
+    /// 413: the body is too large.
     pub fn too_large(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
-    /// 415: a body in a form this server does not read.
+    /// 415: the media type of the body is not supported.
     pub fn unsupported_media_type(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    /// 504: the request names a version that the store has not reached.
-    pub fn version_too_large(asked: api::Revision, current: api::Revision) -> Status {
-        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+    /// 504: the requested revision is higher than the store's.
+    pub fn version_too_large(requested: api::Revision, current: api::Revision) -> Status {
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         let cause = StatusCause {
             reason: "ResourceVersionTooLarge",
             message: "Too large resource version".to_owned(),
@@ -274,13 +274,13 @@ impl Status {
         Status::internal(causes.fold("the store failed".to_owned(), |text, cause| format!("{text}: {cause}")))
     }
 
-    /// 500: the server is at fault.
+    /// 500: an error of the server.
     pub fn internal(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
-    /// 500 without a reason: the version that a write names is none.
-    // Upstream: a version is opaque to clients, and one that cannot be read counts as a fault of the server.
+    /// 500 without a reason: the `resourceVersion` of a write cannot be parsed.
+    // Upstream: a version is opaque to clients, so one that cannot be parsed is an error of the server.
     pub fn unreadable_version(version: &str) -> Status {
         let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
         let why = if is_number { "value out of range" } else { "invalid syntax" };
@@ -288,24 +288,24 @@ impl Status {
         Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// 500 without a reason: a new object has no version yet.
+    /// 500 without a reason: a new object cannot have a `resourceVersion`.
     pub fn version_on_create() -> Status {
         let message = "resourceVersion should not be set on objects to be created";
         Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// The same, telling these warnings too.
+    /// The same refusal with warnings.
     #[must_use]
     pub fn with_warnings(self, warnings: Vec<String>) -> Status {
         Status { warnings, ..self }
     }
 
-    /// The confirmation that an object is gone.
+    /// The confirmation of a delete.
     pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Status {
         let details = StatusDetails {
             name: name.to_owned(),
             group: resource.group,
-            // Upstream prints the plural here, in every `details.kind` that stems from a path.
+            // Upstream has the plural here, in every `details.kind` that comes from a path.
             kind: resource.plural,
             uid: uid.to_owned(),
             ..StatusDetails::default()
@@ -313,17 +313,17 @@ impl Status {
         Status { details: Some(Box::new(details)), ..Status::plain(StatusCode::OK, "", "") }
     }
 
-    /// The confirmation that something was made that is not itself an object.
+    /// The confirmation that something other than an object was created.
     pub fn created() -> Status {
         Status::plain(StatusCode::CREATED, "", "")
     }
 
-    /// Whether this is the refusal 409 `AlreadyExists`.
+    /// Whether this is 409 `AlreadyExists`.
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
     }
 
-    /// Whether this is the refusal 507.
+    /// Whether this is 507.
     pub fn is_full(&self) -> bool {
         self.code == StatusCode::INSUFFICIENT_STORAGE
     }
@@ -333,7 +333,7 @@ impl Status {
         &self.message
     }
 
-    /// Whether this is the refusal 404.
+    /// Whether this is 404.
     pub fn is_not_found(&self) -> bool {
         self.code == StatusCode::NOT_FOUND
     }
@@ -390,7 +390,7 @@ impl Status {
             details: self.details.as_deref(),
             code: self.code.as_u16(),
         };
-        serde_json::to_vec(&wire).expect("a status has only texts and numbers")
+        serde_json::to_vec(&wire).expect("a status has only strings and numbers")
     }
 
     /// The whole response.

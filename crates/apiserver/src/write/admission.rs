@@ -1,10 +1,10 @@
-//! What the cluster as a whole has to say about a write, after the object was read and before it is judged by itself.
-//! One ordered list; every entry reads the store.
+//! Admission: rules that depend on other objects in the cluster. They run after decoding and before or after
+//! validation. One ordered list; every entry reads the store.
 
-mod gang_size; // gangs that a setting makes keep their size
-mod namespaces; // objects live only in namespaces that are there and stay
+mod gang_size; // the size of gangs under `autoGang` is fixed
+mod namespaces; // objects are created only in active namespaces
 mod priority; // pods and groups have the priority of their class
-mod protection; // groups that are in use stay
+mod protection; // groups in use are not removed
 mod tolerations; // how long a pod tolerates an unavailable node
 mod runtime_class; // runtime classes, which are not supported
 
@@ -14,7 +14,7 @@ use crate::resources::object::ApiObject;
 use crate::response::status::ApiResult;
 use crate::server::Call;
 
-/// A write as admission sees it.
+/// The attributes of a write.
 pub(crate) struct Attributes<'a> {
     pub call: &'a Call<'a>,
     pub operation: Operation,
@@ -22,7 +22,7 @@ pub(crate) struct Attributes<'a> {
     pub old: Option<&'a ApiObject>,
 }
 
-/// What kind of write it is.
+/// The kind of write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -47,17 +47,17 @@ const MUTATING: &[MutatingPlugin] = &[
 const VALIDATING: &[ValidatingPlugin] = &[priority::validate_single_global_default, gang_size::validate_unchanged];
 const DELETING: &[DeletionPlugin] = &[namespaces::validate_delete, priority::validate_delete];
 
-/// Lets every entry change or refuse the object.
+/// Runs every mutating plugin.
 pub(crate) fn mutate(attributes: &Attributes<'_>, object: &mut ApiObject) -> ApiResult<()> {
     MUTATING.iter().try_for_each(|admit| admit(attributes, object))
 }
 
-/// Lets every entry refuse the object.
+/// Runs every validating plugin.
 pub(crate) fn validate(attributes: &Attributes<'_>, object: &ApiObject) -> ApiResult<()> {
     VALIDATING.iter().try_for_each(|admit| admit(attributes, object))
 }
 
-/// Lets every entry keep the object.
+/// Runs every plugin that can refuse a delete.
 pub(crate) fn delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
     DELETING.iter().try_for_each(|admit| admit(call, stored))
 }

@@ -1,4 +1,4 @@
-//! `pods/NAME/binding`: gives a pod its node, once.
+//! `pods/NAME/binding`: sets the node of a pod, once.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::server::Call;
 use crate::write;
 use crate::write::capacity::CapacityReservation;
 
-/// Binds the pod in the path. Only the fields that a binding is about are looked at: the rest of the pod was judged
-/// when it came in.
+/// Binds the pod in the path. Only the fields of a binding are validated. The rest of the pod was validated when it was
+/// created.
 pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Body>> {
     let binding: Binding = serde_json::from_slice(body).map_err(|error| {
         Status::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
@@ -47,9 +47,8 @@ pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Bo
     Err(Status::modified(call.resource, call.name()))
 }
 
-/// Reserves what the pod requests on the node until the bind has taken effect, so that no two binds use the same
-/// capacity.
-// Upstream: bind looks at nothing, and two schedulers (or one and a user) over-commit a node without noticing.
+/// Reserves the pod's requests on the node until the bind is committed, so that no two binds use the same capacity.
+// Upstream: a bind checks nothing, and two schedulers (or a scheduler and a user) overcommit a node without an error.
 fn reserve_capacity<'a>(call: &Call<'a>, pod: &ApiObject, node: &str) -> ApiResult<Option<CapacityReservation<'a>>> {
     let Some(capacity) = &call.state.capacity else { return Ok(None) };
     let reservation = capacity.reserve(pod, node);
@@ -103,7 +102,7 @@ fn assign(pod: &mut ApiObject, binding: &Binding, now: String) {
     if !conditions.is_array() {
         *conditions = json!([]);
     }
-    let conditions = conditions.as_array_mut().expect("it was made an array just now");
+    let conditions = conditions.as_array_mut().expect("set to an array above");
     match conditions.iter_mut().find(|condition| condition["type"] == "PodScheduled") {
         Some(condition) => *condition = scheduled,
         None => conditions.push(scheduled),

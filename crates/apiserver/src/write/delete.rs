@@ -77,20 +77,20 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: &Bytes) -> ApiResul
     let options = DeleteOptions::parse(call, body)?;
     let selection = Selection::parse(call.resource, call.info)?;
     let query = ListQuery { namespace: call.info.namespace.clone(), ..ListQuery::all(&call.resource.store_name) };
-    let listed = call.state.store.list(&query, &mut |stored| selection.matches(stored));
-    let mut listed = listed.expect("the current revision is never compacted");
-    let mut deleted = Vec::with_capacity(listed.items.len());
-    for stored in &listed.items {
+    let page = call.state.store.list(&query, &mut |stored| selection.matches(stored));
+    let mut page = page.expect("the current revision is never compacted");
+    let mut deleted = Vec::with_capacity(page.items.len());
+    for stored in &page.items {
         match delete_one(call, &stored.key, &options).await {
             Ok(one) => deleted.push(one.stored),
-            // Another client was faster; the object is gone, as requested.
+            // Another client deleted it first.
             Err(status) if status.is_not_found() => {}
             Err(status) => return Err(status),
         }
     }
-    listed.items = deleted;
-    listed.revision = call.state.store.revision();
-    Ok(read::list_response(call, listed, &selection))
+    page.items = deleted;
+    page.revision = call.state.store.revision();
+    Ok(read::list_response(call, page, &selection))
 }
 
 pub(crate) async fn delete_one(call: &Call<'_>, key: &StoreKey, options: &DeleteOptions) -> ApiResult<DeleteOutcome> {
@@ -116,21 +116,21 @@ fn next_state(call: &Call<'_>, old: &ApiObject, options: &DeleteOptions, now: Ti
     let mut object = old.clone();
     set_finalizers(&mut object, call.resource.propagation, options.propagation);
     let requested = (strategy.grace_seconds)(old, options.grace_period_seconds).max(0);
-    // Since when, and with how much grace, the object is being deleted.
-    let running = PendingDeletion::from_object(old);
-    let grace = running.as_ref().map_or(requested, |running| running.grace.min(requested));
-    let held = object.finalizers().next().is_some() || (strategy.has_spec_finalizers)(&object);
-    if grace == 0 && !held {
+    // The deletion that has already begun, if any.
+    let pending = PendingDeletion::from_object(old);
+    let grace = pending.as_ref().map_or(requested, |pending| pending.grace.min(requested));
+    let has_finalizers = object.finalizers().next().is_some() || (strategy.has_spec_finalizers)(&object);
+    if grace == 0 && !has_finalizers {
         return (object, true);
     }
-    if running.as_ref().is_none_or(|running| running.grace != grace) {
-        // A second delete may shorten the grace period, which then still counts from the first; it cannot lengthen it.
-        let began = running.as_ref().map_or(now, |running| running.began);
+    if pending.as_ref().is_none_or(|pending| pending.grace != grace) {
+        // A second delete may shorten the grace period, which still counts from the first delete. It cannot extend it.
+        let began = pending.as_ref().map_or(now, |pending| pending.began);
         let ends = began.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
         let metadata = object.metadata_mut();
         metadata.insert("deletionTimestamp".to_owned(), rfc3339(ends).into());
         metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
-        if call.resource.counts_generation && running.is_none() {
+        if call.resource.counts_generation && pending.is_none() {
             metadata::increment_generation(&mut object);
         }
     }
@@ -153,9 +153,9 @@ impl PendingDeletion {
     }
 }
 
-/// Adds or removes the garbage collector's finalizers, as requested or by the default of the kind.
+/// Adds or removes the garbage collector's finalizers, as requested or by the kind's default.
 fn set_finalizers(object: &mut ApiObject, by_kind: Propagation, requested: Option<Propagation>) {
-    let had = |name: &str| object.finalizers().any(|held| held == name);
+    let had = |name: &str| object.finalizers().any(|finalizer| finalizer == name);
     let propagation = match requested {
         Some(requested) => requested,
         None if had(ORPHAN) => Propagation::Orphan,
@@ -168,7 +168,7 @@ fn set_finalizers(object: &mut ApiObject, by_kind: Propagation, requested: Optio
         Propagation::Orphan => Some(ORPHAN),
     };
     let mut finalizers: Vec<Value> =
-        object.finalizers().filter(|held| ![FOREGROUND, ORPHAN].contains(held)).map(Value::from).collect();
+        object.finalizers().filter(|finalizer| ![FOREGROUND, ORPHAN].contains(finalizer)).map(Value::from).collect();
     finalizers.extend(wanted.map(Value::from));
     if finalizers.is_empty() {
         object.metadata_mut().remove("finalizers");
@@ -184,7 +184,7 @@ impl DeleteOptions {
         let mut options = DeleteOptions::default();
         if !body.iter().all(u8::is_ascii_whitespace) {
             options = serde_json::from_slice(body)
-                .map_err(|error| Status::bad_request(format!("DeleteOptions cannot be read: {error}")))?;
+                .map_err(|error| Status::bad_request(format!("DeleteOptions cannot be decoded: {error}")))?;
         }
         options.grace_period_seconds = options.grace_period_seconds.or(query.grace_period_seconds);
         let orphan = options.orphan_dependents.or(query.orphan_dependents);
@@ -221,7 +221,7 @@ impl DeleteOptions {
         !self.dry_run.is_empty()
     }
 
-    /// Insists on the object with this uid, in whatever version.
+    /// Requires the object with this uid, in any version.
     pub fn require_uid(&mut self, uid: &str) {
         self.preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     }

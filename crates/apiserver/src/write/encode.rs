@@ -1,4 +1,4 @@
-//! Object → what the store keeps: canonical bytes with a hole for the version, and the values that selectors read.
+//! Object → stored form: canonical bytes with a gap for the resource version, and the values that selectors read.
 
 use serde_json::{Map, Value};
 use store::{Document, StoredMeta};
@@ -6,25 +6,25 @@ use store::{Document, StoredMeta};
 use crate::resources::object::ApiObject;
 use crate::resources::resource::Resource;
 
-/// The object's canonical JSON: sorted keys, no blanks, `metadata.resourceVersion` empty.
+/// The object's canonical JSON: sorted keys, no whitespace, an empty `metadata.resourceVersion`.
 pub fn document(object: &ApiObject) -> Document {
     let mut bytes = Vec::with_capacity(1024);
-    let mut hole = 0;
+    let mut gap = 0;
     bytes.push(b'{');
     for (index, (name, value)) in object.top().iter().enumerate() {
         separate(&mut bytes, index);
         if name == "metadata" {
             bytes.extend_from_slice(b"\"metadata\":");
-            hole = write_metadata(object.metadata(), &mut bytes);
+            gap = write_metadata(object.metadata(), &mut bytes);
         } else {
             write_field(name, value, &mut bytes);
         }
     }
     bytes.push(b'}');
-    Document::new(bytes, hole)
+    Document::new(bytes, gap)
 }
 
-/// Writes the metadata with an empty `resourceVersion` at its place in the order; says where its hole is.
+/// Writes the metadata with an empty `resourceVersion` in key order. Returns the position of the gap.
 fn write_metadata(metadata: &Map<String, Value>, bytes: &mut Vec<u8>) -> usize {
     const VERSION: &str = "resourceVersion";
     bytes.push(b'{');
@@ -36,14 +36,14 @@ fn write_metadata(metadata: &Map<String, Value>, bytes: &mut Vec<u8>) -> usize {
     }
     separate(bytes, written);
     bytes.extend_from_slice(b"\"resourceVersion\":\"");
-    let hole = bytes.len();
+    let gap = bytes.len();
     bytes.push(b'"');
     for (name, value) in metadata.iter().filter(|(name, _)| name.as_str() > VERSION) {
         bytes.push(b',');
         write_field(name, value, bytes);
     }
     bytes.push(b'}');
-    hole
+    gap
 }
 
 fn separate(bytes: &mut Vec<u8>, index: usize) {
@@ -53,12 +53,12 @@ fn separate(bytes: &mut Vec<u8>, index: usize) {
 }
 
 fn write_field(name: &str, value: &Value, bytes: &mut Vec<u8>) {
-    serde_json::to_writer(&mut *bytes, name).expect("a text is always JSON");
+    serde_json::to_writer(&mut *bytes, name).expect("a string is always JSON");
     bytes.push(b':');
     serde_json::to_writer(bytes, value).expect("a JSON value is always JSON");
 }
 
-/// What selectors and collectors read. How long the object lives is not its own to say.
+/// The values that selectors and the garbage collector read. The caller sets the expiry.
 pub fn meta(resource: &Resource, object: &ApiObject) -> StoredMeta {
     let metadata = object.metadata();
     let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_stands_at_its_place_whatever_surrounds_it() {
+    fn the_version_is_inserted_in_key_order() {
         for (metadata, want) in [
             (json!({}), r#"{"resourceVersion":"7"}"#),
             (json!({"name": "a"}), r#"{"name":"a","resourceVersion":"7"}"#),

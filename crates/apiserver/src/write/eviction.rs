@@ -23,15 +23,15 @@ use crate::write::delete;
 
 /// The maximum number of evictions that the budget's controller has not confirmed.
 const MAX_UNCONFIRMED: usize = 2000;
-/// When to come back while the budget's controller has not seen its last change.
+/// `retryAfterSeconds` while the budget's controller has not observed the last change.
 const BEHIND_RETRY_SECONDS: u32 = 10;
 
-/// How often an eviction that another write overtakes is tried. All evictions of one budget write its status, and of those
-/// that are under way at once one is done in each round.
+/// The maximum number of attempts after conflicts. All evictions of one budget write its status, and of concurrent ones
+/// only one succeeds in each round.
 const MAX_ATTEMPTS: u32 = 200;
 /// The longest pause between two attempts; the first is a millisecond.
 const MAX_PAUSE: Duration = Duration::from_millis(50);
-/// When to come back after that many attempts.
+/// `retryAfterSeconds` after that many attempts.
 const CONFLICT_RETRY_SECONDS: u32 = 1;
 
 /// Evicts the pod in the path.
@@ -57,25 +57,25 @@ pub(crate) async fn evict(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<B
             continue;
         }
         if !dry_run && !add_disruption_target(call, pod, &stored).await? {
-            // The budget knows the pod by its name now, and does not count it twice.
+            // The budget now lists the pod by name, and does not count it twice.
             continue;
         }
-        // The requested version was read and is outdated by now.
+        // The object was read at the requested version, which has changed since.
         options.require_uid(&stored.meta.uid.to_string());
         delete::delete_one(call, &call.key(), &options).await?;
         return Ok(Status::created().into_response());
     }
-    // kubectl gives up on a conflict, and comes back after this.
+    // kubectl fails on a conflict, but retries after this response.
     let cause = "Other changes of the pod or its disruption budget came first each time.".to_owned();
     Err(Status::over_budget(cause, CONFLICT_RETRY_SECONDS))
 }
 
-/// Whether no budget counts the pod: it has ended, never started, or is being deleted.
+/// Whether no budget counts the pod: it has ended, has never started, or is being deleted.
 fn is_budget_exempt(pod: &ApiObject) -> bool {
     pod.is_deleting() || matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed" | "Pending")
 }
 
-/// Takes one disruption from the pod's budget, if it has one. Not done: another write came first.
+/// Takes one disruption from the pod's budget, if it has one. `false` after a conflict.
 async fn consume_disruption(call: &Call<'_>, pod: &ApiObject, dry_run: bool) -> ApiResult<bool> {
     let mut budgets = budgets_of(call, pod);
     let Some(stored) = budgets.pop() else { return Ok(true) };
@@ -87,7 +87,7 @@ async fn consume_disruption(call: &Call<'_>, pod: &ApiObject, dry_run: bool) -> 
     let status = &budget.document()["status"];
     let count = |field: &str| status[field].as_i64().unwrap_or(0);
     if !table::is_true(&pod.document()["status"], "Ready") {
-        // A pod that is not ready is no loss where enough others are, or where the budget does not mind.
+        // A pod that is not ready can go if enough others are healthy, or if the budget always allows it.
         let (healthy, desired) = (count("currentHealthy"), count("desiredHealthy"));
         let always = budget.text(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
         if always || (healthy >= desired && desired > 0) {
@@ -111,7 +111,7 @@ async fn consume_disruption(call: &Call<'_>, pod: &ApiObject, dry_run: bool) -> 
     Ok(committed.is_ok())
 }
 
-/// Why the budget allows nothing; none when it does.
+/// Why the budget does not allow the eviction; `None` when it does.
 fn refusal(call: &Call<'_>, budget: &ApiObject) -> Option<Status> {
     let (name, document) = (budget.name(), budget.document());
     let status = &document["status"];
@@ -135,7 +135,7 @@ fn refusal(call: &Call<'_>, budget: &ApiObject) -> Option<Status> {
     })
 }
 
-/// One disruption fewer, and the pod's name until the budget's controller has seen it go.
+/// Decrements the allowed disruptions, and lists the pod until the budget's controller has observed its deletion.
 fn record_disruption(budget: &mut ApiObject, pod: &str, now: &str) {
     let generation = budget.document()["metadata"]["generation"].clone();
     let status = &mut budget.document_mut()["status"];
@@ -161,7 +161,7 @@ fn budgets_of(call: &Call<'_>, pod: &ApiObject) -> Vec<std::sync::Arc<StoredObje
     let Some(labels) = labels.filter(|labels| !labels.is_empty()) else { return Vec::new() };
     let resource = budget_resource(call);
     let query = ListQuery { namespace: Some(pod.namespace().to_owned()), ..ListQuery::all(&resource.store_name) };
-    let mut means = |stored: &StoredObject| {
+    let mut selects = |stored: &StoredObject| {
         let budget = ApiObject::from_stored(stored);
         // Without a selector a budget matches no pod; with an empty one, all.
         let selector = budget.document()["spec"].get("selector");
@@ -169,11 +169,11 @@ fn budgets_of(call: &Call<'_>, pod: &ApiObject) -> Vec<std::sync::Arc<StoredObje
         let selector = selector.and_then(|selector| ParsedLabelSelector::from_label_selector(&selector).ok());
         selector.is_some_and(|selector| selector.matches(&labels))
     };
-    call.state.store.list(&query, &mut means).expect("the current revision is never compacted").items
+    call.state.store.list(&query, &mut selects).expect("the current revision is never compacted").items
 }
 
 fn budget_resource<'a>(call: &Call<'a>) -> &'a crate::Resource {
-    call.state.resource("policy", "poddisruptionbudgets").expect("budgets are served wherever pods are")
+    call.state.resource("policy", "poddisruptionbudgets").expect("disruption budgets are always served")
 }
 
 /// Records the reason of the deletion on the pod, so that its Job does not count it as a failure. `false` after a
@@ -184,7 +184,7 @@ async fn add_disruption_target(call: &Call<'_>, mut pod: ApiObject, stored: &Sto
         "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now,
     });
-    // Upstream: marks pods that have ended, too. Here their end is what they made of it.
+    // Upstream: also marks pods that have ended. Here their result stays as it is.
     if matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed") {
         return Ok(true);
     }
@@ -192,7 +192,7 @@ async fn add_disruption_target(call: &Call<'_>, mut pod: ApiObject, stored: &Sto
     if !status["conditions"].is_array() {
         status["conditions"] = json!([]);
     }
-    let conditions = status["conditions"].as_array_mut().expect("it was made an array just now");
+    let conditions = status["conditions"].as_array_mut().expect("set to an array above");
     let is_ours = |condition: &&mut Value| condition["type"] == "DisruptionTarget";
     match conditions.iter_mut().find(is_ours) {
         // The first reason is kept.

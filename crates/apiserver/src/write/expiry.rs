@@ -1,7 +1,8 @@
-//! Objects that go by themselves: Events, some time after their last write.
+//! Objects that expire: Events, some time after their last write.
 //!
-//! A write says how long its object lives and the store keeps that with it, so neither a restart nor another setting
-//! changes the life of what is there. Taking away is a write like any other: watchers see it, and it outlives a crash.
+//! A write sets the expiry of its object, and the store has it with the object. Neither a restart nor a new setting
+//! changes the expiry of stored objects. Deleting an expired object is a normal write: it is durable, and watches
+//! report it.
 
 use std::time::Duration;
 
@@ -15,15 +16,16 @@ use crate::write::encode;
 /// The default lifetime of Events, as upstream.
 pub const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// Objects that one sweep deletes: a commit of a few milliseconds, so that other writes run in between.
+/// The maximum number of objects that one sweep deletes: a commit of a few milliseconds, so that other writes run in
+/// between.
 const MAX_SWEEP_OBJECTS: usize = 256;
-/// The least time between two sweeps, so that objects that expire one after the other go in few commits.
+/// The shortest time between two sweeps, so that objects that expire one after the other are deleted in few commits.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// The same when a sweep has left something.
+/// The same when a sweep reached its limit.
 const BACKLOG_SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
 impl ApiServer {
-    /// Deletes expired objects, forever. The process that runs the server runs this as a task.
+    /// Deletes expired objects, forever. The process of the server runs it as a task.
     pub async fn expire(self) {
         let server = self.state();
         loop {
@@ -38,16 +40,16 @@ impl ApiServer {
     }
 }
 
-/// Takes away a bounded number of objects that have expired at `now`. Returns how many.
+/// Deletes a bounded number of objects that have expired at `now`. Returns how many.
 async fn sweep(server: &ServerState, now: Timestamp) -> usize {
     let expired = server.store.expired(now, MAX_SWEEP_OBJECTS);
     if expired.is_empty() {
         return 0;
     }
-    // An object that is written meanwhile is refused, and lives on.
+    // The delete of an object that was written meanwhile is refused, and the object stays.
     let writes = expired.iter().map(|stored| delete(stored)).collect();
     match server.committer.commit(writes, now).await {
-        Ok(answers) => answers.iter().filter(|answer| answer.is_ok()).count(),
+        Ok(results) => results.iter().filter(|result| result.is_ok()).count(),
         Err(error) => {
             tracing::error!("expired objects were not deleted: {error}");
             0
@@ -67,6 +69,6 @@ fn delete(stored: &StoredObject) -> ObjectWrite {
 
 fn until_next(server: &ServerState, now: Timestamp) -> Duration {
     let next = server.store.next_expiry().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
-    // What is written from now on lives at least as long as this.
+    // Objects that are written from now on live at least this long.
     next.map_or(server.event_ttl, |next| next.min(server.event_ttl)).max(SWEEP_INTERVAL)
 }

@@ -10,11 +10,11 @@ use crate::response::status::{ApiResult, Status};
 use crate::server::Call;
 use crate::write::UpdateScope;
 
-/// A name and its generated end together are a DNS label.
+/// The longest base of a generated name: with its suffix it is still a DNS label.
 const MAX_GENERATED_BASE_BYTES: usize = 63 - 5;
 
-/// Fields that no user sets and that are not kept.
-// Upstream: keeps `managedFields`. Nothing here reads them before server-side apply is served.
+/// Fields that clients cannot set and that are not stored.
+// Upstream: stores `managedFields`. Nothing here reads them before server-side apply is served.
 const DROPPED_FIELDS: [&str; 2] = ["managedFields", "selfLink"];
 
 /// Checks that namespace and name match the path.
@@ -50,12 +50,12 @@ pub(crate) fn dedup_owner_references(object: &mut ApiObject, warnings: &mut Vec<
     let Some(owners) = object.metadata_mut().get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
     // Equal values have equal texts, because fields are sorted by name.
     let mut known = BTreeSet::new();
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {
         let is_new = known.insert(owner.to_string());
         if let (false, Some(uid)) = (is_new, owner["uid"].as_str())
-            && told.insert(uid.to_owned())
+            && reported.insert(uid.to_owned())
         {
             repeated.push(uid.to_owned());
         }
@@ -70,33 +70,33 @@ pub(crate) fn dedup_owner_references(object: &mut ApiObject, warnings: &mut Vec<
     }
 }
 
-/// Whether the name was drawn by the server.
+/// Whether the server generated the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameSource {
     Given,
     Generated,
 }
 
-/// Gives a new object its name, if it has none, its identity and its time.
+/// Sets the uid and creation time of a new object, and its name if it has none.
 pub(crate) fn fill_system_fields(call: &Call<'_>, object: &mut ApiObject) -> ApiResult<NameSource> {
-    // What cannot be a version is none.
+    // A value that cannot be parsed is ignored.
     if object.text(&["metadata", "resourceVersion"]).parse::<u64>().is_ok_and(|version| version != 0) {
         return Err(Status::version_on_create());
     }
     let base = object.text(&["metadata", "generateName"]);
     let mut name = NameSource::Given;
-    let mut drawn = None;
+    let mut generated = None;
     if object.name().is_empty() && !base.is_empty() {
         let cut = (0..=base.len().min(MAX_GENERATED_BASE_BYTES)).rev().find(|&at| base.is_char_boundary(at));
-        drawn = Some(format!("{}{}", &base[..cut.unwrap_or(0)], call.state.random.name_suffix()));
+        generated = Some(format!("{}{}", &base[..cut.unwrap_or(0)], call.state.random.name_suffix()));
         name = NameSource::Generated;
     }
     let uid = call.state.random.uid();
     let now = rfc3339(call.state.clock.now());
     let generation = call.resource.counts_generation;
     let metadata = object.metadata_mut();
-    if let Some(drawn) = drawn {
-        metadata.insert("name".to_owned(), drawn.into());
+    if let Some(generated) = generated {
+        metadata.insert("name".to_owned(), generated.into());
     }
     for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         metadata.remove(field);
@@ -109,21 +109,21 @@ pub(crate) fn fill_system_fields(call: &Call<'_>, object: &mut ApiObject) -> Api
     Ok(name)
 }
 
-/// Gives a changed object what every later version of it shares with the first.
-pub(crate) fn keep_system_fields(new: &mut ApiObject, old: &ApiObject, part: UpdateScope) {
+/// Copies the fields that never change after creation.
+pub(crate) fn keep_system_fields(new: &mut ApiObject, old: &ApiObject, scope: UpdateScope) {
     for field in ["creationTimestamp", "generation"] {
         new.copy_metadata_field_from(old, field);
     }
-    // Deletion cannot be taken back, and only a delete asks for it: a change of the whole that says otherwise is refused
-    // by the rules of metadata.
+    // Deletion cannot be undone, and only a delete request starts it. An update of the whole object that changes these
+    // fields is refused by the validation of metadata.
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if part != UpdateScope::Whole || !new.metadata().contains_key(field) {
+        if scope != UpdateScope::Whole || !new.metadata().contains_key(field) {
             new.copy_metadata_field_from(old, field);
         }
     }
 }
 
-/// Counts a change, where the kind counts.
+/// Increments `metadata.generation`.
 pub(crate) fn increment_generation(object: &mut ApiObject) {
     let generation = object.metadata().get("generation").and_then(Value::as_i64).unwrap_or(0);
     object.metadata_mut().insert("generation".to_owned(), (generation + 1).into());

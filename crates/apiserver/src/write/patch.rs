@@ -1,4 +1,4 @@
-//! Patches: the object there is, with changes applied, goes through the same steps as an update.
+//! Patches: the stored object, with changes applied, takes the same steps as an update.
 
 use api::schema::{self, PatchSchema};
 use bytes::Bytes;
@@ -16,70 +16,69 @@ use crate::server::Call;
 use crate::write::strategic_merge;
 use crate::write::{self, UpdateScope};
 
-/// The longest JSON patch that is applied, as upstream.
+/// The maximum number of operations in a JSON patch, as upstream.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// The most that the copy operations of one patch may copy together, as upstream.
+/// The maximum total size of the copy operations of one patch, as upstream.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// The most steps that the operations of one patch may take together.
+/// The maximum total number of steps of the operations of one patch.
 const MAX_STEPS: usize = 20_000_000;
 
-/// What the parser takes, so that what is kept can be read again.
+/// The nesting limit of the parser, so that stored objects can be parsed again.
 const MAX_DEPTH: usize = 120;
 
-/// A patch that was read but not yet applied.
+/// A parsed patch.
 enum Patch {
     /// RFC 7386.
     Merge(Value),
-    /// The same, but lists are merged as the kind has it.
+    /// The same, but lists are merged by the schema of the kind.
     Strategic(Map<String, Value>),
     /// RFC 6902.
     Json(json_patch::Patch),
 }
 
-/// Changes parts of an object, or of its status. A patch that names no resource version wins over writes that come in
-/// between.
+/// Changes fields of an object, or of its status. A patch without a resource version is retried after a conflict.
 pub(crate) async fn patch(
     call: &Call<'_>,
-    part: UpdateScope,
+    scope: UpdateScope,
     headers: &HeaderMap,
     body: &Bytes,
 ) -> ApiResult<Response<Body>> {
     let (mut patch, duplicates) = Patch::read(media_type(headers), body)?;
-    let told = patch.normalize_drafts(call)?;
-    let place = schema::patch_schema(call.resource.group, &call.info.version, call.resource.kind);
+    let draft_warnings = patch.normalize_drafts(call)?;
+    let schema = schema::patch_schema(call.resource.group, &call.info.version, call.resource.kind);
     let as_stored = call.resource.is_stored_as(&call.info.version);
-    write::guaranteed_update(call, part, &mut |old, warnings| {
-        let reached = |name: &str| !as_stored || patch.may_change(name);
+    write::guaranteed_update(call, scope, &mut |old, warnings| {
+        let is_patched = |name: &str| !as_stored || patch.may_change(name);
         let mut document = match as_stored {
-            true => Value::Object(top_level_fields(old, reached)),
+            true => Value::Object(top_level_fields(old, is_patched)),
             false => versions::to_request_version(call, old).document().clone(),
         };
-        patch.apply(&mut document, place)?;
+        patch.apply(&mut document, schema)?;
         let object = ApiObject::new(document).map_err(|bad| Status::bad_request(bad.to_string()))?;
-        warnings.extend_from_slice(&told);
+        warnings.extend_from_slice(&draft_warnings);
         let mut object = write::decode_document(call, object, Some(old), &duplicates, warnings)?;
-        object.top_mut().extend(top_level_fields(old, |name| !reached(name)));
+        object.top_mut().extend(top_level_fields(old, |name| !is_patched(name)));
         Ok(object)
     })
     .await
 }
 
-/// A copy of the parts of an object with these names.
+/// A copy of the selected top-level fields of an object.
 fn top_level_fields(object: &ApiObject, wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
-    object.top().iter().filter(|(name, _)| wanted(name)).map(|(name, part)| (name.clone(), part.clone())).collect()
+    object.top().iter().filter(|(name, _)| wanted(name)).map(|(name, field)| (name.clone(), field.clone())).collect()
 }
 
 impl Patch {
-    /// Reads a body; fields that it has twice are named beside the patch.
+    /// Parses a body. Also returns its duplicate fields.
     fn read(media_type: &str, body: &Bytes) -> ApiResult<(Patch, Vec<String>)> {
         let malformed = |error: serde_json::Error| Status::bad_request(format!("error decoding patch: {error}"));
         let object = || {
             let (changes, duplicates) = duplicates::parse(body).map_err(malformed)?;
             match changes {
                 Value::Object(changes) => Ok((changes, duplicates)),
-                _ => Err(Status::bad_request("error decoding patch: a merge patch is a JSON object")),
+                _ => Err(Status::bad_request("error decoding patch: a merge patch must be a JSON object")),
             }
         };
         match media_type {
@@ -99,9 +98,9 @@ impl Patch {
                 }
                 Ok((Patch::Json(operations), Vec::new()))
             }
-            // Upstream: takes apply patches. They come with the issue that brings server-side apply.
+            // Upstream: supports apply patches. Supported here when server-side apply is served.
             apply if apply.starts_with("application/apply-patch+") => Err(Status::unsupported_media_type(
-                "server-side apply is not served; apply on the client's side instead (kubectl apply --server-side=false)",
+                "server-side apply is not supported; use client-side apply instead (kubectl apply --server-side=false)",
             )),
             other => Err(Status::unsupported_media_type(format!(
                 "the body of the request was in an unknown format ({other}) - accepted media types include: \
@@ -110,41 +109,41 @@ impl Patch {
         }
     }
 
-    /// Puts spellings of drafts right: merged into the object, they would stand beside the present ones. Operations are
-    /// about the object as it is shown, which has none of them.
+    /// Replaces draft spellings. Merged into the object, they would be additional fields. Operations of JSON patches
+    /// refer to the served object, which has no draft spellings.
     fn normalize_drafts(&mut self, call: &Call<'_>) -> ApiResult<Vec<String>> {
         let drafts = call.resource.strategy.normalize_drafts;
-        let told = match self {
+        let warnings = match self {
             Patch::Json(_) => Ok(Vec::new()),
             Patch::Merge(changes) => drafts(changes, &call.state.gates),
             Patch::Strategic(changes) => {
                 let mut document = Value::Object(std::mem::take(changes));
-                let told = drafts(&mut document, &call.state.gates);
+                let warnings = drafts(&mut document, &call.state.gates);
                 if let Value::Object(document) = document {
                     *changes = document;
                 }
-                told
+                warnings
             }
         };
-        told.map_err(|errors| Status::invalid(call.resource, call.name(), &errors))
+        warnings.map_err(|errors| Status::invalid(call.resource, call.name(), &errors))
     }
 
-    /// Whether the part of an object with this name may be another one afterwards. The others were judged when they
-    /// were written; they need not be looked at again.
-    fn may_change(&self, part: &str) -> bool {
+    /// Whether the patch may change this top-level field. Other fields were validated when they were written and are
+    /// not validated again.
+    fn may_change(&self, field: &str) -> bool {
         let changes = match self {
             Patch::Merge(Value::Object(changes)) | Patch::Strategic(changes) => changes,
             Patch::Merge(_) | Patch::Json(_) => return true,
         };
-        // A directive may be about all there is.
-        matches!(part, "apiVersion" | "kind" | "metadata")
-            || changes.contains_key(part)
+        // A directive may affect every field.
+        matches!(field, "apiVersion" | "kind" | "metadata")
+            || changes.contains_key(field)
             || changes.keys().any(|name| name.starts_with('$'))
     }
 
-    fn apply(&self, document: &mut Value, place: PatchSchema) -> ApiResult<()> {
+    fn apply(&self, document: &mut Value, schema: PatchSchema) -> ApiResult<()> {
         match (self, document) {
-            (Patch::Strategic(changes), Value::Object(document)) => strategic_merge::merge(document, changes, place)
+            (Patch::Strategic(changes), Value::Object(document)) => strategic_merge::merge(document, changes, schema)
                 .map_err(|malformed| Status::bad_request(format!("error applying patch: {malformed}"))),
             // Documents are always objects.
             (Patch::Strategic(_), _) => Ok(()),
@@ -157,11 +156,12 @@ impl Patch {
     }
 }
 
-/// One operation after the other. The document is a copy that a failure throws away, so nothing needs to be undone.
+/// Applies the operations in order. The document is a copy that is discarded after an error, so nothing needs to be
+/// undone.
 fn apply_operations(document: &mut Value, operations: &[PatchOperation]) -> ApiResult<()> {
-    let mut spent = PatchCost::default();
+    let mut cost = PatchCost::default();
     for (index, operation) in operations.iter().enumerate() {
-        spent.check(document, operation)?;
+        cost.check(document, operation)?;
         json_patch::patch_unsafe(document, std::slice::from_ref(operation)).map_err(|mut error| {
             error.operation = index;
             Status::patch_does_not_apply(error.to_string())
@@ -170,54 +170,54 @@ fn apply_operations(document: &mut Value, operations: &[PatchOperation]) -> ApiR
     Ok(())
 }
 
-/// What the operations of one patch have cost. A short patch can copy a document into itself again and again, or move a
-/// large part of it about: neither its size nor its depth nor the time that it takes may run away.
+/// The cost of the operations of one patch. A short patch can copy a document into itself repeatedly, or move large
+/// values. Size, depth and time are therefore limited.
 #[derive(Default)]
 struct PatchCost {
     copied_bytes: usize,
-    /// Values looked at, and items of lists that make place or move up.
+    /// Values that are visited, and list items that are shifted.
     steps: usize,
 }
 
 impl PatchCost {
     fn check(&mut self, document: &Value, operation: &PatchOperation) -> ApiResult<()> {
-        let (brought, from) = match operation {
+        let (inserted, from) = match operation {
             PatchOperation::Add(add) => (Some(&add.value), None),
             PatchOperation::Replace(replace) => (Some(&replace.value), None),
             PatchOperation::Copy(copy) => (document.pointer(copy.from.as_str()), None),
             PatchOperation::Move(moved) => (document.pointer(moved.from.as_str()), Some(moved.from.as_str())),
             PatchOperation::Remove(_) | PatchOperation::Test(_) => (None, None),
         };
-        let (depth, values_count) = brought.map(depth_and_size).unwrap_or_default();
+        let (depth, values_count) = inserted.map(depth_and_size).unwrap_or_default();
         if operation.path().count() + depth > MAX_DEPTH {
             return Err(Status::patch_does_not_apply(format!("the patched object is nested deeper than {MAX_DEPTH}")));
         }
-        if let (PatchOperation::Copy(_), Some(value)) = (operation, brought) {
+        if let (PatchOperation::Copy(_), Some(value)) = (operation, inserted) {
             self.copied_bytes += value.to_string().len();
             if self.copied_bytes > MAX_COPIED_BYTES {
-                let text = format!("the copy operations of the patch add up to more than {MAX_COPIED_BYTES} bytes");
+                let text = format!("the copy operations of the patch copy more than {MAX_COPIED_BYTES} bytes");
                 return Err(Status::too_large(text));
             }
         }
-        let beside: usize =
+        let shifted: usize =
             [Some(operation.path().as_str()), from].into_iter().flatten().map(|at| sibling_count(document, at)).sum();
-        self.steps += values_count + beside;
+        self.steps += values_count + shifted;
         if self.steps > MAX_STEPS {
-            let text = format!("the operations of the patch take more than {MAX_STEPS} steps together");
+            let text = format!("the operations of the patch take more than {MAX_STEPS} steps");
             return Err(Status::too_large(text));
         }
         Ok(())
     }
 }
 
-/// How many items the list has that the value at `pointer` stands in.
+/// The length of the list that contains the value at `pointer`.
 fn sibling_count(document: &Value, pointer: &str) -> usize {
     let list = pointer.rsplit_once('/').and_then(|(list, _)| document.pointer(list));
     list.and_then(Value::as_array).map_or(0, Vec::len)
 }
 
-/// How deeply a value is nested, and of how many values it is made. The depth is bounded: by the parser, or by this
-/// check in earlier operations.
+/// The depth of a value, and the number of values in it. The depth is limited by the parser and by this check for
+/// earlier operations.
 fn depth_and_size(value: &Value) -> (usize, usize) {
     let within = |found: (usize, usize), (depth, count): (usize, usize)| (found.0.max(depth), found.1 + count);
     let (depth, count) = match value {

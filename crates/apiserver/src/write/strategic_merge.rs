@@ -1,11 +1,11 @@
-//! Strategic merge patches: objects are merged field by field, lists as the structure of the kind marks them.
+//! Strategic merge patches: objects are merged field by field, lists by the markers of the schema.
 //!
-//! Beside values, a patch has directives:
+//! Besides values, a patch has directives:
 //! `$patch: replace | delete | merge` in an object or in an item of a merged list; `$retainKeys: […]` lists all fields
 //! that the merged object may have; `$setElementOrder/LIST: […]` orders a merged list; `$deleteFromPrimitiveList/LIST`
-//! takes values out of a list of plain values. Directives never end up in the document.
+//! removes values from a list of primitive values. Directives are never part of the result.
 
-mod lists; // the two ways in which lists are merged
+mod lists; // lists of primitives and lists with a merge key
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const ORDER: &str = "$setElementOrder/";
 const REMOVE: &str = "$deleteFromPrimitiveList/";
 
-/// Why a patch makes no sense.
+/// Why a patch is malformed.
 #[derive(Debug)]
 pub struct MalformedPatch {
     /// From the innermost field outwards.
@@ -49,20 +49,20 @@ impl fmt::Display for MalformedPatch {
 
 type MergeResult<T> = Result<T, MalformedPatch>;
 
-/// Merges `patch` into `object`, which stands at `place`. After an error the object is in no particular state.
-pub fn merge(object: &mut Map<String, Value>, patch: &Map<String, Value>, place: PatchSchema) -> MergeResult<()> {
+/// Merges `patch` into `object`, whose schema is `schema`. After an error the object is partly merged.
+pub fn merge(object: &mut Map<String, Value>, patch: &Map<String, Value>, schema: PatchSchema) -> MergeResult<()> {
     match Directive::parse(patch)? {
         Directive::Merge => {}
         Directive::Delete => {
             object.clear();
             return Ok(());
         }
-        // What replaces is merged into nothing, so that no directive or `null` inside it is kept.
+        // A replacement is merged into an empty object, so that it contains no directive and no `null`.
         Directive::Replace => object.clear(),
     }
     retain_keys(object, patch)?;
     for (name, change) in changes(patch)? {
-        let (inner, list_merge) = place.field(name);
+        let (inner, list_merge) = schema.field(name);
         let old = object.remove(name);
         let new = match (change.value, list_merge) {
             (Some(Value::Null), _) => None,
@@ -72,7 +72,7 @@ pub fn merge(object: &mut Map<String, Value>, patch: &Map<String, Value>, place:
                 lists::merge_by_key(old, &change, key, inner.item()).transpose()
             }
             (Some(value), _) => Some(Ok(value.clone())),
-            // Only directives, and of a list that is always replaced: nothing to order or to take out.
+            // Only directives for a list that is always replaced: nothing to order or remove.
             (None, ListMerge::Replace) => old.map(Ok),
         };
         if let Some(value) = new.transpose().map_err(|error| error.under(name))? {
@@ -82,18 +82,18 @@ pub fn merge(object: &mut Map<String, Value>, patch: &Map<String, Value>, place:
     Ok(())
 }
 
-/// The object that `fields` make of whatever was there; `None` when they empty what is not there.
-fn merge_object(old: Option<Value>, fields: &Map<String, Value>, place: PatchSchema) -> MergeResult<Option<Value>> {
+/// Merges `fields` into the old value; `None` when they only remove fields of a missing value.
+fn merge_object(old: Option<Value>, fields: &Map<String, Value>, schema: PatchSchema) -> MergeResult<Option<Value>> {
     let mut object = match old {
         Some(Value::Object(object)) => object,
         None if Directive::parse(fields)? == Directive::Delete => return Ok(None),
         _ => Map::new(),
     };
-    merge(&mut object, fields, place)?;
+    merge(&mut object, fields, schema)?;
     Ok(Some(Value::Object(object)))
 }
 
-/// What `$patch` says about the object or item it stands in.
+/// The value of `$patch` in an object or item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Directive {
     Merge,
@@ -115,21 +115,21 @@ impl Directive {
     }
 }
 
-/// Drops the fields that `$retainKeys` does not list, so that one member of a union can take the place of another.
+/// Removes the fields that `$retainKeys` does not list, so that one member of a union can replace another.
 fn retain_keys(object: &mut Map<String, Value>, patch: &Map<String, Value>) -> MergeResult<()> {
-    let Some(kept) = patch.get(RETAIN_KEYS) else { return Ok(()) };
+    let Some(retained) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let malformed = |why: String| MalformedPatch::new(format!("invalid patch format of retainKeys: {why}"));
-    let kept = kept.as_array().ok_or_else(|| malformed(format!("{RETAIN_KEYS} must be a list")))?;
-    let kept: BTreeSet<&str> = kept
+    let retained = retained.as_array().ok_or_else(|| malformed(format!("{RETAIN_KEYS} must be a list")))?;
+    let retained: BTreeSet<&str> = retained
         .iter()
         .map(|name| name.as_str().ok_or_else(|| malformed(format!("{name} is not the name of a field"))))
         .collect::<MergeResult<_>>()?;
     for (name, value) in patch {
-        if is_field(name) && !value.is_null() && !kept.contains(name.as_str()) {
+        if is_field(name) && !value.is_null() && !retained.contains(name.as_str()) {
             return Err(malformed(format!("the patch sets {name:?}, which {RETAIN_KEYS} does not list")));
         }
     }
-    object.retain(|name, _| kept.contains(name.as_str()));
+    object.retain(|name, _| retained.contains(name.as_str()));
     Ok(())
 }
 
@@ -137,7 +137,7 @@ fn is_field(name: &str) -> bool {
     name != PATCH && name != RETAIN_KEYS && !name.starts_with(ORDER) && !name.starts_with(REMOVE)
 }
 
-/// What the patch says about each field: its value, and the directives that name it.
+/// The change of each field: its value, and its directives.
 fn changes(patch: &Map<String, Value>) -> MergeResult<BTreeMap<&str, ListChange<'_>>> {
     let mut changes: BTreeMap<&str, ListChange<'_>> = BTreeMap::new();
     for (name, value) in patch {

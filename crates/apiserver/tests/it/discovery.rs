@@ -1,4 +1,4 @@
-//! What the server says about itself, in both forms.
+//! Discovery, in both forms.
 
 use std::collections::BTreeSet;
 
@@ -11,31 +11,31 @@ use crate::test_server::{TestServer, test_server};
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-/// Asks with headers; answers code, the named header, and the document.
+/// Sends a GET with headers. Returns the code, the value of `header`, and the document.
 async fn get_with_headers(
-    home: &TestServer,
+    server: &TestServer,
     path: &str,
     headers: &[(&str, &str)],
     header: &str,
 ) -> (StatusCode, String, Value) {
     let request =
         headers.iter().fold(Request::builder().uri(path), |request, (name, value)| request.header(*name, *value));
-    let response = home.send(request.body(bytes::Bytes::new()).unwrap()).await;
+    let response = server.send(request.body(bytes::Bytes::new()).unwrap()).await;
     let value = response.headers().get(header).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
     let code = response.status();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     (code, value, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// `pods po Pod true create,delete,…` of every resource and subresource of a version.
+/// `pods po Pod true create,delete,…` for every resource and subresource of a version.
 fn lines(list: &Value) -> Vec<String> {
-    let words = |value: &Value| {
+    let joined = |value: &Value| {
         let texts = value.as_array().into_iter().flatten().filter_map(Value::as_str);
         texts.collect::<Vec<_>>().join(",")
     };
     let line = |entry: &Value| {
         let [name, singular, kind] = ["name", "singularName", "kind"].map(|key| entry[key].as_str().unwrap());
-        let [short, categories, verbs] = ["shortNames", "categories", "verbs"].map(|key| words(&entry[key]));
+        let [short, categories, verbs] = ["shortNames", "categories", "verbs"].map(|key| joined(&entry[key]));
         let scope = if entry["namespaced"] == true { "Namespaced" } else { "Cluster" };
         format!("{name} [{singular}] [{short}] [{categories}] {kind} {scope} {verbs}")
     };
@@ -44,13 +44,13 @@ fn lines(list: &Value) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn groups_list_their_versions_with_the_preferred_one_first() {
-    let home = test_server();
-    let (_, api) = home.get("/api").await;
+    let server = test_server();
+    let (_, api) = server.get("/api").await;
     assert_eq!(api, json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}));
-    let (_, apis) = home.get("/apis").await;
+    let (_, apis) = server.get("/apis").await;
     let names: Vec<&Value> = apis["groups"].as_array().unwrap().iter().map(|group| &group["name"]).collect();
     assert_eq!(names, ["events.k8s.io", "batch", "coordination.k8s.io", "policy", "scheduling.k8s.io"]);
-    let (_, group) = home.get("/apis/scheduling.k8s.io").await;
+    let (_, group) = server.get("/apis/scheduling.k8s.io").await;
     assert_eq!(
         group,
         json!({
@@ -69,9 +69,9 @@ async fn groups_list_their_versions_with_the_preferred_one_first() {
 
 #[tokio::test(start_paused = true)]
 async fn versions_list_their_resources() {
-    let home = test_server();
+    let server = test_server();
     let most = "create,delete,deletecollection,get,list,patch,update,watch";
-    let (_, core) = home.get("/api/v1").await;
+    let (_, core) = server.get("/api/v1").await;
     assert_eq!((&core["kind"], &core["groupVersion"]), (&json!("APIResourceList"), &json!("v1")));
     assert_eq!(
         lines(&core),
@@ -88,7 +88,7 @@ async fn versions_list_their_resources() {
             "pods/status [] [] [] Pod Namespaced get,patch,update".to_owned(),
         ]
     );
-    let (_, batch) = home.get("/apis/batch/v1").await;
+    let (_, batch) = server.get("/apis/batch/v1").await;
     assert_eq!(
         lines(&batch),
         [
@@ -98,7 +98,7 @@ async fn versions_list_their_resources() {
             "jobs/status [] [] [] Job Namespaced get,patch,update".to_owned(),
         ]
     );
-    let (_, beta) = home.get("/apis/scheduling.k8s.io/v1beta1/").await;
+    let (_, beta) = server.get("/apis/scheduling.k8s.io/v1beta1/").await;
     assert_eq!(
         lines(&beta),
         [
@@ -108,7 +108,7 @@ async fn versions_list_their_resources() {
         ]
     );
     assert_eq!(beta["resources"][0]["storageVersionHash"], "QjOl2H5qPs0=");
-    let (_, alpha) = home.get("/apis/scheduling.k8s.io/v1alpha3").await;
+    let (_, alpha) = server.get("/apis/scheduling.k8s.io/v1alpha3").await;
     assert_eq!(
         lines(&alpha)[..2],
         [
@@ -117,15 +117,15 @@ async fn versions_list_their_resources() {
         ]
     );
     for version in ["v1alpha2", "v1alpha1"] {
-        let (_, older) = home.get(&format!("/apis/scheduling.k8s.io/{version}")).await;
+        let (_, older) = server.get(&format!("/apis/scheduling.k8s.io/{version}")).await;
         assert_eq!(lines(&older), lines(&beta), "{version}");
     }
     for path in ["/apis/apps", "/apis/apps/v1", "/apis/batch/v2", "/api/v2", "/apixs", "/openapi/v1"] {
-        assert_eq!(home.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
+        assert_eq!(server.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
     }
 }
 
-/// The aggregated form of a version, written as the plain list.
+/// The aggregated form of a version, as the plain list.
 fn as_plain(version: &Value) -> Value {
     let mut resources = Vec::new();
     for entry in version["resources"].as_array().unwrap() {
@@ -147,14 +147,15 @@ fn as_plain(version: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_forms_say_the_same() {
-    let home = test_server();
-    let mut told = BTreeSet::new();
+async fn both_forms_have_the_same_content() {
+    let server = test_server();
+    let mut listed = BTreeSet::new();
     for (path, form, version) in
         [("/api", V2, "v2"), ("/apis", V2, "v2"), ("/api", V2BETA1, "v2beta1"), ("/apis", V2BETA1, "v2beta1")]
     {
         let accept = format!("{form},application/json");
-        let (code, media_type, document) = get_with_headers(&home, path, &[("accept", &accept)], "content-type").await;
+        let (code, media_type, document) =
+            get_with_headers(&server, path, &[("accept", &accept)], "content-type").await;
         assert_eq!((code, media_type.as_str()), (StatusCode::OK, form));
         assert_eq!(document["kind"], "APIGroupDiscoveryList");
         assert_eq!(document["apiVersion"], format!("apidiscovery.k8s.io/{version}"));
@@ -165,7 +166,7 @@ async fn both_forms_say_the_same() {
             };
             let versions: Vec<&str> =
                 group["versions"].as_array().unwrap().iter().map(|of| of["version"].as_str().unwrap()).collect();
-            let (_, plain) = home.get(&group_path).await;
+            let (_, plain) = server.get(&group_path).await;
             let plain: Vec<&str> = plain["versions"]
                 .as_array()
                 .unwrap()
@@ -175,23 +176,23 @@ async fn both_forms_say_the_same() {
             assert_eq!(versions, plain, "{group_path}");
             for of in group["versions"].as_array().unwrap() {
                 let path = format!("{group_path}/{}", of["version"].as_str().unwrap());
-                let (_, plain) = home.get(&path).await;
+                let (_, plain) = server.get(&path).await;
                 assert_eq!(lines(&as_plain(of)), lines(&plain), "{path}");
-                told.insert(path);
+                listed.insert(path);
             }
         }
     }
-    for resource in home.server.resources() {
+    for resource in server.server.resources() {
         for version in resource.versions {
             let root = if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
-            assert!(told.contains(&format!("{root}/{version}")), "{} {version}", resource.plural);
+            assert!(listed.contains(&format!("{root}/{version}")), "{} {version}", resource.plural);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_client_chooses_the_form() {
-    let home = test_server();
+    let server = test_server();
     let kubectl = format!("{V2},{V2BETA1},application/json");
     for (path, accept, want) in [
         ("/apis", "", "application/json"),
@@ -203,33 +204,33 @@ async fn the_client_chooses_the_form() {
         ("/apis/batch", kubectl.as_str(), "application/json"),
     ] {
         let headers = if accept.is_empty() { vec![] } else { vec![("accept", accept)] };
-        let (code, media_type, _) = get_with_headers(&home, path, &headers, "content-type").await;
+        let (code, media_type, _) = get_with_headers(&server, path, &headers, "content-type").await;
         assert_eq!((code, media_type.as_str()), (StatusCode::OK, want), "{path} {accept}");
     }
-    let (_, vary, _) = get_with_headers(&home, "/apis", &[("accept", &kubectl)], "vary").await;
+    let (_, vary, _) = get_with_headers(&server, "/apis", &[("accept", &kubectl)], "vary").await;
     assert_eq!(vary, "Accept");
     let protobuf = [("accept", "application/vnd.kubernetes.protobuf")];
-    assert_eq!(get_with_headers(&home, "/apis", &protobuf, "").await.0, StatusCode::NOT_ACCEPTABLE);
-    assert_eq!(home.post("/apis", json!({})).await.0, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(get_with_headers(&server, "/apis", &protobuf, "").await.0, StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(server.post("/apis", json!({})).await.0, StatusCode::METHOD_NOT_ALLOWED);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_has_the_document_is_told_so() {
-    let home = test_server();
-    let (_, tag, _) = get_with_headers(&home, "/apis", &[], "etag").await;
+async fn a_client_that_has_the_document_gets_304() {
+    let server = test_server();
+    let (_, tag, _) = get_with_headers(&server, "/apis", &[], "etag").await;
     assert!(tag.len() > 2, "{tag}");
-    let (code, again, body) = get_with_headers(&home, "/apis", &[("if-none-match", &tag)], "etag").await;
+    let (code, again, body) = get_with_headers(&server, "/apis", &[("if-none-match", &tag)], "etag").await;
     assert_eq!((code, again, body), (StatusCode::NOT_MODIFIED, tag.clone(), Value::Null));
     // The other form is another document.
     assert_eq!(
-        get_with_headers(&home, "/apis", &[("if-none-match", &tag), ("accept", V2)], "").await.0,
+        get_with_headers(&server, "/apis", &[("if-none-match", &tag), ("accept", V2)], "").await.0,
         StatusCode::OK
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_cannot_be_deleted_all_at_once() {
-    let home = test_server();
-    assert_eq!(home.call("DELETE", "/api/v1/namespaces", "", "").await.0, StatusCode::METHOD_NOT_ALLOWED);
-    assert_eq!(home.get("/api/v1/namespaces/default").await.0, StatusCode::OK);
+async fn namespaces_have_no_collection_delete() {
+    let server = test_server();
+    assert_eq!(server.call("DELETE", "/api/v1/namespaces", "", "").await.0, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(server.get("/api/v1/namespaces/default").await.0, StatusCode::OK);
 }

@@ -1,4 +1,4 @@
-//! The network edge over real sockets on loopback, with limits short enough to be met.
+//! The network edge over real sockets on loopback, with limits small enough to reach.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::test_server::test_server;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
@@ -55,7 +55,7 @@ pub async fn serve(limits: EdgeLimits) -> TestEdge {
     TestEdge { address, pki, stop, task }
 }
 
-/// Who connects.
+/// The credentials of a client.
 #[derive(Clone, Copy)]
 pub enum TestClient {
     Admin,
@@ -65,14 +65,14 @@ pub enum TestClient {
 }
 
 impl TestEdge {
-    async fn tls(&self, who: TestClient, protocol: &[u8]) -> TlsStream<TcpStream> {
+    async fn tls(&self, client: TestClient, protocol: &[u8]) -> TlsStream<TcpStream> {
         let pem = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(pem(&self.pki.ca_certificate_pem())).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let builder = builder.with_root_certificates(roots);
-        let credentials = match who {
+        let credentials = match client {
             TestClient::Anonymous => None,
             TestClient::Admin => Some((self.pki.admin_certificate_pem(), self.pki.admin_key_pem())),
             TestClient::Jane => {
@@ -93,15 +93,15 @@ impl TestEdge {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
     }
 
-    /// A connection, and what ends when it does.
-    async fn http1(&self, who: TestClient) -> (http1::SendRequest<Body>, JoinHandle<()>) {
-        let stream = TokioIo::new(self.tls(who, b"http/1.1").await);
+    /// A connection, and the task that ends with it.
+    async fn http1(&self, client: TestClient) -> (http1::SendRequest<Body>, JoinHandle<()>) {
+        let stream = TokioIo::new(self.tls(client, b"http/1.1").await);
         let (sender, connection) = http1::handshake(stream).await.unwrap();
         (sender, tokio::spawn(async { drop(connection.await) }))
     }
 
-    pub async fn http2(&self, who: TestClient) -> (http2::SendRequest<Body>, JoinHandle<()>) {
-        let stream = TokioIo::new(self.tls(who, b"h2").await);
+    pub async fn http2(&self, client: TestClient) -> (http2::SendRequest<Body>, JoinHandle<()>) {
+        let stream = TokioIo::new(self.tls(client, b"h2").await);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
         (sender, tokio::spawn(async { drop(connection.await) }))
     }
@@ -120,11 +120,11 @@ async fn text(response: Response<Incoming>) -> String {
 }
 
 /// A namespace of 200 kB.
-async fn create_large(served: &TestEdge, number: u32) {
+async fn create_large(edge: &TestEdge, number: u32) {
     let object = serde_json::json!({
         "metadata": {"name": format!("large-{number}"), "annotations": {"a": "x".repeat(200_000)}}
     });
-    let (mut admin, _connection) = served.http1(TestClient::Admin).await;
+    let (mut admin, _connection) = edge.http1(TestClient::Admin).await;
     let request =
         Request::post("/api/v1/namespaces").header("host", "localhost").header("content-type", "application/json");
     let request = request.body(Full::new(Bytes::from(object.to_string())).boxed_unsync()).unwrap();
@@ -134,12 +134,12 @@ async fn create_large(served: &TestEdge, number: u32) {
 }
 
 #[tokio::test]
-async fn both_protocols_serve_those_with_a_certificate_and_refuse_the_rest() {
-    let served = serve(EdgeLimits::default()).await;
-    for (who, code) in [(TestClient::Admin, 200), (TestClient::Anonymous, 401)] {
-        let (mut first, _connection) = served.http1(who).await;
+async fn both_protocols_serve_only_clients_with_a_certificate() {
+    let edge = serve(EdgeLimits::default()).await;
+    for (client, code) in [(TestClient::Admin, 200), (TestClient::Anonymous, 401)] {
+        let (mut first, _connection) = edge.http1(client).await;
         assert_eq!(first.send_request(get("/api/v1/nodes")).await.unwrap().status(), code);
-        let (mut second, _connection) = served.http2(who).await;
+        let (mut second, _connection) = edge.http2(client).await;
         let response = second.send_request(get_absolute("/api/v1/nodes")).await.unwrap();
         assert_eq!((response.status().as_u16(), response.version()), (code, http::Version::HTTP_2));
         let ready = second.send_request(get_absolute("/readyz")).await.unwrap();
@@ -148,9 +148,9 @@ async fn both_protocols_serve_those_with_a_certificate_and_refuse_the_rest() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_about_itself_is_not_believed() {
-    let served = serve(EdgeLimits::default()).await;
-    let (mut client, _connection) = served.http1(TestClient::Anonymous).await;
+async fn an_identity_that_a_client_claims_is_ignored() {
+    let edge = serve(EdgeLimits::default()).await;
+    let (mut client, _connection) = edge.http1(TestClient::Anonymous).await;
     for (name, value) in [
         ("x-remote-user", "kubernetes-admin"),
         ("x-remote-group", "system:masters"),
@@ -165,14 +165,14 @@ async fn what_a_client_says_about_itself_is_not_believed() {
         assert!(text(response).await.contains("\"reason\":\"Unauthorized\""));
     }
     let mut request = get("/api/v1/nodes");
-    request.headers_mut().insert("authorization", format!("Bearer {}", served.pki.token()).parse().unwrap());
+    request.headers_mut().insert("authorization", format!("Bearer {}", edge.pki.token()).parse().unwrap());
     assert_eq!(client.send_request(request).await.unwrap().status(), 200);
 }
 
 #[tokio::test]
 async fn a_request_for_the_rights_of_another_user_is_refused() {
-    let served = serve(EdgeLimits::default()).await;
-    let (mut admin, _connection) = served.http1(TestClient::Admin).await;
+    let edge = serve(EdgeLimits::default()).await;
+    let (mut admin, _connection) = edge.http1(TestClient::Admin).await;
     for (name, value) in [
         ("Impersonate-User", "jane"),
         ("Impersonate-Group", "developers"),
@@ -192,8 +192,8 @@ async fn a_request_for_the_rights_of_another_user_is_refused() {
 
 #[tokio::test]
 async fn a_certificate_of_another_user_gives_no_rights() {
-    let served = serve(EdgeLimits::default()).await;
-    let (mut jane, _connection) = served.http1(TestClient::Jane).await;
+    let edge = serve(EdgeLimits::default()).await;
+    let (mut jane, _connection) = edge.http1(TestClient::Jane).await;
     for path in ["/api/v1/nodes", "/apis", "/metrics", "/nowhere"] {
         let response = jane.send_request(get(path)).await.unwrap();
         assert_eq!(response.status(), 403, "{path}");
@@ -205,25 +205,25 @@ async fn a_certificate_of_another_user_gives_no_rights() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_watches_refuses_newcomers_and_closes_connections() {
+async fn a_stop_ends_watches_and_closes_connections() {
     for http2 in [false, true] {
-        let served = serve(EdgeLimits { drain_timeout: PATIENCE, ..EdgeLimits::default() }).await;
+        let edge = serve(EdgeLimits { drain_timeout: TIMEOUT, ..EdgeLimits::default() }).await;
         let path = "/api/v1/namespaces?watch=true";
         let (response, connection) = if http2 {
-            let (mut client, connection) = served.http2(TestClient::Admin).await;
+            let (mut client, connection) = edge.http2(TestClient::Admin).await;
             (client.send_request(get_absolute(path)).await.unwrap(), connection)
         } else {
-            let (mut client, connection) = served.http1(TestClient::Admin).await;
+            let (mut client, connection) = edge.http1(TestClient::Admin).await;
             (client.send_request(get(path)).await.unwrap(), connection)
         };
         let mut body = response.into_body();
-        assert!(body.frame().await.unwrap().is_ok(), "the namespaces there are");
-        served.stop.send(()).unwrap();
-        let rest = timeout(PATIENCE, body.collect()).await.expect("the watch ends").unwrap();
-        assert!(rest.to_bytes().is_empty(), "it ends without a broken line");
-        timeout(PATIENCE / 2, served.task).await.expect("nothing is left to wait for").unwrap();
-        timeout(PATIENCE, connection).await.expect("the connection is closed").unwrap();
-        assert!(TcpStream::connect(served.address).await.is_err());
+        assert!(body.frame().await.unwrap().is_ok(), "the initial events");
+        edge.stop.send(()).unwrap();
+        let rest = timeout(TIMEOUT, body.collect()).await.expect("the watch ends").unwrap();
+        assert!(rest.to_bytes().is_empty(), "it ends with a whole line");
+        timeout(TIMEOUT / 2, edge.task).await.expect("no request is in flight").unwrap();
+        timeout(TIMEOUT, connection).await.expect("the connection is closed").unwrap();
+        assert!(TcpStream::connect(edge.address).await.is_err());
     }
 }
 
@@ -237,100 +237,99 @@ async fn connections_that_are_not_used_are_closed() {
         drain_timeout: short,
         ..EdgeLimits::default()
     };
-    let served = serve(limits).await;
+    let edge = serve(limits).await;
     // No handshake.
-    let mut silent = TcpStream::connect(served.address).await.unwrap();
-    assert_eq!(timeout(PATIENCE, silent.read(&mut [0; 1])).await.unwrap().unwrap_or(0), 0);
+    let mut silent = TcpStream::connect(edge.address).await.unwrap();
+    assert_eq!(timeout(TIMEOUT, silent.read(&mut [0; 1])).await.unwrap().unwrap_or(0), 0);
     // Half a request.
-    let mut half = served.tls(TestClient::Anonymous, b"http/1.1").await;
+    let mut half = edge.tls(TestClient::Anonymous, b"http/1.1").await;
     half.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
     let mut answer = Vec::new();
-    let _ = timeout(PATIENCE, half.read_to_end(&mut answer)).await.unwrap();
-    // HTTP/2 agreed on, and never spoken.
-    let mut mute = served.tls(TestClient::Anonymous, b"h2").await;
-    let _ = timeout(PATIENCE, mute.read_to_end(&mut answer)).await.unwrap();
+    let _ = timeout(TIMEOUT, half.read_to_end(&mut answer)).await.unwrap();
+    // HTTP/2 negotiated, but no byte sent.
+    let mut silent_clients = edge.tls(TestClient::Anonymous, b"h2").await;
+    let _ = timeout(TIMEOUT, silent_clients.read_to_end(&mut answer)).await.unwrap();
     // HTTP/2, but no request.
-    let (_client, connection) = served.http2(TestClient::Admin).await;
-    timeout(PATIENCE, connection).await.expect("an idle connection is closed").unwrap();
+    let (_client, connection) = edge.http2(TestClient::Admin).await;
+    timeout(TIMEOUT, connection).await.expect("an idle connection is closed").unwrap();
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_its_answer_is_cut_off() {
-    let served = serve(EdgeLimits { unread_timeout: Duration::from_millis(300), ..EdgeLimits::default() }).await;
-    let (mut admin, _connection) = served.http1(TestClient::Admin).await;
-    // Far more than a stream's first window takes.
+async fn the_connection_of_a_client_that_does_not_read_is_closed() {
+    let edge = serve(EdgeLimits { unread_timeout: Duration::from_millis(300), ..EdgeLimits::default() }).await;
+    let (mut admin, _connection) = edge.http1(TestClient::Admin).await;
+    // Far more than the first window of a stream.
     for number in 0..4 {
-        create_large(&served, number).await;
+        create_large(&edge, number).await;
     }
-    let stream = TokioIo::new(served.tls(TestClient::Admin, b"h2").await);
+    let stream = TokioIo::new(edge.tls(TestClient::Admin, b"h2").await);
     let handshake = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1000).handshake(stream);
     let (mut client, connection) = handshake.await.unwrap();
     let connection = tokio::spawn(async { drop(connection.await) });
     let unread = client.send_request(get_absolute("/api/v1/namespaces")).await.unwrap();
-    timeout(PATIENCE, connection).await.expect("the connection is cut").unwrap();
+    timeout(TIMEOUT, connection).await.expect("the connection is closed").unwrap();
     drop(unread);
-    // Others are served as before.
+    // Other clients are served as before.
     assert_eq!(admin.send_request(get("/readyz")).await.unwrap().status(), 200);
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
-    let served = serve(EdgeLimits { request_timeout: Duration::from_millis(200), ..EdgeLimits::default() }).await;
-    let (mut client, _connection) = served.http1(TestClient::Admin).await;
+async fn a_request_whose_body_never_ends_gets_a_timeout() {
+    let edge = serve(EdgeLimits { request_timeout: Duration::from_millis(200), ..EdgeLimits::default() }).await;
+    let (mut client, _connection) = edge.http1(TestClient::Admin).await;
     let begun = stream::iter([Ok(http_body::Frame::data(Bytes::from_static(b"{")))]);
     let body = StreamBody::new(begun.chain(stream::pending()));
     let request =
         Request::post("/api/v1/namespaces").header("host", "localhost").header("content-type", "application/json");
-    let answer = client.send_request(request.body(body.boxed_unsync()).unwrap());
-    let response = timeout(PATIENCE, answer).await.expect("an answer").unwrap();
+    let response = client.send_request(request.body(body.boxed_unsync()).unwrap());
+    let response = timeout(TIMEOUT, response).await.expect("a response within the timeout").unwrap();
     assert_eq!(response.status(), 504);
 }
 
 #[tokio::test]
-async fn connections_without_an_identity_never_keep_out_those_with_one() {
-    let served =
-        serve(EdgeLimits { max_connections: 3, max_unidentified_connections: 8, ..EdgeLimits::default() }).await;
+async fn connections_without_an_identity_never_displace_those_with_one() {
+    let edge = serve(EdgeLimits { max_connections: 3, max_unidentified_connections: 8, ..EdgeLimits::default() }).await;
     let with_token = || {
         let mut request = get("/api/v1/nodes");
-        request.headers_mut().insert("authorization", format!("Bearer {}", served.pki.token()).parse().unwrap());
+        request.headers_mut().insert("authorization", format!("Bearer {}", edge.pki.token()).parse().unwrap());
         request
     };
-    let (mut by_certificate, _first) = served.http1(TestClient::Admin).await;
-    let (mut by_token, _second) = served.http1(TestClient::Anonymous).await;
+    let (mut by_certificate, _first) = edge.http1(TestClient::Admin).await;
+    let (mut by_token, _second) = edge.http1(TestClient::Anonymous).await;
     assert_eq!(by_token.send_request(with_token()).await.unwrap().status(), 200);
-    // Many times what there is room for, and all of it stays open as far as these clients are concerned.
-    let (mut mute, mut strangers) = (Vec::new(), Vec::new());
+    // Many times the limit, and these clients close none of them.
+    let (mut silent_clients, mut strangers) = (Vec::new(), Vec::new());
     for _ in 0..40 {
-        mute.push(TcpStream::connect(served.address).await.unwrap());
-        strangers.push(served.tls(TestClient::Anonymous, b"h2").await);
+        silent_clients.push(TcpStream::connect(edge.address).await.unwrap());
+        strangers.push(edge.tls(TestClient::Anonymous, b"h2").await);
     }
-    let (mut late, _third) = served.http1(TestClient::Admin).await;
-    let answers = async {
+    let (mut late, _third) = edge.http1(TestClient::Admin).await;
+    let responses = async {
         assert_eq!(late.send_request(get("/api/v1/nodes")).await.unwrap().status(), 200);
         assert_eq!(by_certificate.send_request(get("/api/v1/nodes")).await.unwrap().status(), 200);
         assert_eq!(by_token.send_request(get("/api/v1/nodes")).await.unwrap().status(), 401);
         assert_eq!(by_token.send_request(with_token()).await.unwrap().status(), 200);
     };
-    timeout(PATIENCE, answers).await.expect("served in spite of them");
-    let oldest = timeout(EdgeLimits::default().handshake_timeout / 2, mute[0].read(&mut [0; 1])).await;
+    timeout(TIMEOUT, responses).await.expect("served although the slots are full");
+    let oldest = timeout(EdgeLimits::default().handshake_timeout / 2, silent_clients[0].read(&mut [0; 1])).await;
     assert_eq!(oldest.expect("closed before its handshake is due").unwrap_or(0), 0);
 }
 
 #[tokio::test]
-async fn requests_over_the_limits_are_told_to_come_back() {
-    let served = serve(EdgeLimits { max_reads: 1, max_writes: 1, max_watches: 1, ..EdgeLimits::default() }).await;
-    create_large(&served, 0).await;
-    let (mut client, _connection) = served.http2(TestClient::Admin).await;
+async fn requests_over_the_limits_get_429_with_a_retry_time() {
+    let edge = serve(EdgeLimits { max_reads: 1, max_writes: 1, max_watches: 1, ..EdgeLimits::default() }).await;
+    create_large(&edge, 0).await;
+    let (mut client, _connection) = edge.http2(TestClient::Admin).await;
     let (list_path, watch_path) = ("/api/v1/namespaces", "/api/v1/namespaces?watch=true");
     let post = |body: Body| {
         let request = Request::post("https://localhost/api/v1/namespaces").header("content-type", "application/json");
         request.body(body).unwrap()
     };
     let whole = || Full::new(Bytes::from(r#"{"metadata":{"name":"n"}}"#)).boxed_unsync();
-    // One of each is under way: a write whose body does not come, a list that is not read, a watch.
+    // One of each is in flight: a write whose body does not end, a list that is not read, a watch.
     let (more, body) = futures::channel::mpsc::unbounded();
     let write = tokio::spawn(client.send_request(post(StreamBody::new(body).boxed_unsync())));
-    let stream = TokioIo::new(served.tls(TestClient::Admin, b"h2").await);
+    let stream = TokioIo::new(edge.tls(TestClient::Admin, b"h2").await);
     let handshake = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1000).handshake(stream);
     let (mut slow_reader, connection) = handshake.await.unwrap();
     tokio::spawn(async { drop(connection.await) });
@@ -351,12 +350,12 @@ async fn requests_over_the_limits_are_told_to_come_back() {
     for path in ["/readyz", "/livez", "/version", "/version/"] {
         assert_eq!(client.send_request(get_absolute(path)).await.unwrap().status(), 200, "{path}");
     }
-    // A place is free again once what held it has ended.
+    // A permit is free again when its request has ended.
     more.unbounded_send(Ok(http_body::Frame::data(whole().collect().await.unwrap().to_bytes()))).unwrap();
     drop(more);
     assert_eq!(write.await.unwrap().unwrap().status(), 201);
     drop((list, slow_reader, watch));
-    let mut come_back = async |request: &dyn Fn() -> Request<Body>| loop {
+    let mut retry = async |request: &dyn Fn() -> Request<Body>| loop {
         let response = client.send_request(request()).await.unwrap();
         if response.status() != 429 {
             return response.status().as_u16();
@@ -364,47 +363,50 @@ async fn requests_over_the_limits_are_told_to_come_back() {
         tokio::task::yield_now().await;
     };
     let codes = async {
-        let write = come_back(&|| post(whole())).await;
-        (write, come_back(&|| get_absolute(list_path)).await, come_back(&|| get_absolute(watch_path)).await)
+        let write = retry(&|| post(whole())).await;
+        (write, retry(&|| get_absolute(list_path)).await, retry(&|| get_absolute(watch_path)).await)
     };
-    assert_eq!(timeout(PATIENCE, codes).await.expect("places come back"), (409, 200, 200));
+    assert_eq!(timeout(TIMEOUT, codes).await.expect("permits are released"), (409, 200, 200));
 }
 
 #[tokio::test]
-async fn large_answers_are_compressed_for_those_who_read_that_and_watches_never() {
-    let served = serve(EdgeLimits::default()).await;
-    let (mut client, _connection) = served.http1(TestClient::Admin).await;
-    let mut ask = async |path: &str, encoding: &'static str| {
+async fn large_responses_are_compressed_for_clients_that_accept_it_and_watches_never() {
+    let edge = serve(EdgeLimits::default()).await;
+    let (mut client, _connection) = edge.http1(TestClient::Admin).await;
+    let mut fetch = async |path: &str, encoding: &'static str| {
         let mut request = get(path);
         request.headers_mut().insert("accept-encoding", encoding.parse().unwrap());
         let response = client.send_request(request).await.unwrap();
-        let is_zipped = response.headers().get("content-encoding").is_some_and(|coding| coding == "gzip");
+        let is_compressed = response.headers().get("content-encoding").is_some_and(|coding| coding == "gzip");
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let mut plain = Vec::new();
-        match is_zipped {
+        match is_compressed {
             true => drop(flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut plain).unwrap()),
             false => plain.extend_from_slice(&bytes),
         }
-        (is_zipped, bytes.len(), plain)
+        (is_compressed, bytes.len(), plain)
     };
     let list = "/api/v1/namespaces";
-    assert!(!ask(list, "gzip").await.0, "a small answer");
+    assert!(!fetch(list, "gzip").await.0, "a small response");
     for number in 0..4 {
-        create_large(&served, number).await;
+        create_large(&edge, number).await;
     }
     for path in [list, "/api/v1/namespaces/large-0"] {
-        let (is_zipped, plain_bytes, plain) = ask(path, "identity").await;
-        assert!(!is_zipped && plain_bytes > 128 << 10, "{path}: {plain_bytes}");
-        let (is_zipped, sent_bytes, same) = ask(path, "gzip, deflate").await;
-        assert!(is_zipped && sent_bytes < plain_bytes / 4 && same == plain, "{path}: {sent_bytes} of {plain_bytes}");
+        let (is_compressed, plain_bytes, plain) = fetch(path, "identity").await;
+        assert!(!is_compressed && plain_bytes > 128 << 10, "{path}: {plain_bytes}");
+        let (is_compressed, sent_bytes, same) = fetch(path, "gzip, deflate").await;
+        assert!(
+            is_compressed && sent_bytes < plain_bytes / 4 && same == plain,
+            "{path}: {sent_bytes} of {plain_bytes}"
+        );
     }
-    let (is_zipped, sent_bytes, _) = ask("/api/v1/namespaces?watch=true&timeoutSeconds=1", "gzip").await;
-    assert!(!is_zipped && sent_bytes > 128 << 10, "{sent_bytes}");
+    let (is_compressed, sent_bytes, _) = fetch("/api/v1/namespaces?watch=true&timeoutSeconds=1", "gzip").await;
+    assert!(!is_compressed && sent_bytes > 128 << 10, "{sent_bytes}");
 }
 
 #[tokio::test]
 async fn headers_beyond_the_limits_are_refused() {
-    let served = serve(EdgeLimits::default()).await;
+    let edge = serve(EdgeLimits::default()).await;
     let mut many = get("/readyz");
     for number in 0..200 {
         many.headers_mut().insert(http::HeaderName::try_from(format!("x-{number}")).unwrap(), "1".parse().unwrap());
@@ -412,7 +414,7 @@ async fn headers_beyond_the_limits_are_refused() {
     let mut large = get("/readyz");
     large.headers_mut().insert("x-large", "a".repeat(100_000).parse().unwrap());
     for request in [many, large] {
-        let (mut client, _connection) = served.http1(TestClient::Admin).await;
+        let (mut client, _connection) = edge.http1(TestClient::Admin).await;
         assert_eq!(client.send_request(request).await.unwrap().status(), 431);
     }
 }

@@ -1,4 +1,4 @@
-//! Every endpoint of workload-aware scheduling, in every version, with everything that can be asked of it.
+//! Every endpoint of workload-aware scheduling, in every version, with every verb.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn policy() -> Value {
     json!({"gang": {"minCount": 2}})
 }
 
-/// An object of the kind in the version in which it is kept.
+/// An object of the kind, with its storage version.
 fn sample(plural: &str) -> (&'static str, Value) {
     let reference = json!({"workloadName": "w", "templateName": "t"});
     match plural {
@@ -31,52 +31,52 @@ fn path(version: &str, plural: &str) -> String {
     format!("{GROUP}/{version}/namespaces/default/{plural}")
 }
 
-async fn ok(home: &TestServer, method: &str, path: &str, media_type: &str, body: &Value) -> Value {
+async fn ok(server: &TestServer, method: &str, path: &str, media_type: &str, body: &Value) -> Value {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let (code, answer) = home.call(method, path, media_type, body).await;
-    assert!(code.is_success(), "{method} {path}: {code} {answer}");
-    answer
+    let (code, response) = server.call(method, path, media_type, body).await;
+    assert!(code.is_success(), "{method} {path}: {code} {response}");
+    response
 }
 
-/// Makes an object called `name` in this version.
-async fn make(home: &TestServer, version: &str, plural: &str, name: &str) -> Value {
-    let (kept, spec) = sample(plural);
+/// Creates an object called `name` in this version.
+async fn make(server: &TestServer, version: &str, plural: &str, name: &str) -> Value {
+    let (storage_version, spec) = sample(plural);
     let model = format!("model-{name}");
-    ok(home, "POST", &path(kept, plural), JSON, &json!({"metadata": {"name": model}, "spec": spec})).await;
-    let mut object = ok(home, "GET", &format!("{}/{model}", path(version, plural)), "", &Value::Null).await;
+    ok(server, "POST", &path(storage_version, plural), JSON, &json!({"metadata": {"name": model}, "spec": spec})).await;
+    let mut object = ok(server, "GET", &format!("{}/{model}", path(version, plural)), "", &Value::Null).await;
     object["metadata"] = json!({"name": name});
-    ok(home, "POST", &path(version, plural), JSON, &object).await
+    ok(server, "POST", &path(version, plural), JSON, &object).await
 }
 
-/// Does with a fresh object what the verb says, and sees that it was done.
-async fn exercise(home: &TestServer, version: &str, resource: &str, verb: &str) {
-    let (plural, part) = resource.split_once('/').unwrap_or((resource, ""));
-    let name = format!("{version}-{verb}{}", if part.is_empty() { "" } else { "-part" });
-    let made = make(home, version, plural, &name).await;
+/// Exercises the verb on a new object, and checks the result.
+async fn exercise(server: &TestServer, version: &str, resource: &str, verb: &str) {
+    let (plural, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let name = format!("{version}-{verb}{}", if subresource.is_empty() { "" } else { "-part" });
+    let made = make(server, version, plural, &name).await;
     let collection = path(version, plural);
     let one = format!("{collection}/{name}");
-    let target = if part.is_empty() { one.clone() } else { format!("{one}/{part}") };
-    // What is written, and where it is found again.
+    let target = if subresource.is_empty() { one.clone() } else { format!("{one}/{subresource}") };
+    // The change, and the path where it is checked.
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "Shown", "message": "",
         "lastTransitionTime": "2030-01-01T00:00:00Z",
     });
-    let (change, place) = if part.is_empty() {
+    let (change, pointer) = if subresource.is_empty() {
         (json!({"metadata": {"labels": {"a": "b"}}}), "/metadata/labels/a")
     } else {
         (json!({"status": {"conditions": [condition]}}), "/status/conditions/0/type")
     };
     match verb {
         "create" => assert_eq!(made["metadata"]["name"], json!(name)),
-        "get" => assert_eq!(ok(home, "GET", &target, "", &Value::Null).await["metadata"], made["metadata"]),
+        "get" => assert_eq!(ok(server, "GET", &target, "", &Value::Null).await["metadata"], made["metadata"]),
         "list" => {
-            let list = ok(home, "GET", &collection, "", &Value::Null).await;
+            let list = ok(server, "GET", &collection, "", &Value::Null).await;
             assert!(list["items"].as_array().unwrap().iter().any(|item| item["metadata"] == made["metadata"]));
         }
         "watch" => {
             let query = format!("{collection}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name={name}");
             let request = http::Request::get(query).body(Default::default()).unwrap();
-            let bytes = home.send(request).await.into_body().collect().await.unwrap().to_bytes();
+            let bytes = server.send(request).await.into_body().collect().await.unwrap().to_bytes();
             let event: Value = serde_json::from_slice(&bytes).unwrap();
             assert_eq!((&event["type"], &event["object"]["metadata"]), (&json!("ADDED"), &made["metadata"]));
         }
@@ -84,21 +84,21 @@ async fn exercise(home: &TestServer, version: &str, resource: &str, verb: &str) 
             let mut changed = made.clone();
             changed["metadata"]["labels"] = change["metadata"]["labels"].clone();
             changed["status"] = change["status"].clone();
-            let put = ok(home, "PUT", &target, JSON, &changed).await;
-            assert_eq!(put.pointer(place), change.pointer(place), "{put}");
+            let put = ok(server, "PUT", &target, JSON, &changed).await;
+            assert_eq!(put.pointer(pointer), change.pointer(pointer), "{put}");
         }
         "patch" => {
-            let patched = ok(home, "PATCH", &target, MERGE, &change).await;
-            assert_eq!(patched.pointer(place), change.pointer(place), "{patched}");
+            let patched = ok(server, "PATCH", &target, MERGE, &change).await;
+            assert_eq!(patched.pointer(pointer), change.pointer(pointer), "{patched}");
         }
         "delete" | "deletecollection" => {
-            // Groups are protected; whoever protects them lets go.
-            ok(home, "PATCH", &one, MERGE, &json!({"metadata": {"finalizers": null}})).await;
+            // Groups have a finalizer, which the controller would remove.
+            ok(server, "PATCH", &one, MERGE, &json!({"metadata": {"finalizers": null}})).await;
             let all = format!("{collection}?fieldSelector=metadata.name={name}");
-            ok(home, "DELETE", if verb == "delete" { &one } else { &all }, "", &Value::Null).await;
-            assert_eq!(home.get(&one).await.0, StatusCode::NOT_FOUND, "{one}");
+            ok(server, "DELETE", if verb == "delete" { &one } else { &all }, "", &Value::Null).await;
+            assert_eq!(server.get(&one).await.0, StatusCode::NOT_FOUND, "{one}");
         }
-        other => panic!("{resource}: nobody shows {other}"),
+        other => panic!("{resource}: verb {other} has no test"),
     }
 }
 
@@ -106,21 +106,21 @@ async fn exercise(home: &TestServer, version: &str, resource: &str, verb: &str) 
 // Shows: S003-30
 // Shows: U-e2e-workload-api
 #[tokio::test(start_paused = true)]
-async fn everything_that_an_endpoint_offers_works_in_every_version() {
-    let home = test_server();
-    let (_, group) = home.get(GROUP).await;
-    let mut seen = BTreeSet::new();
+async fn every_verb_of_every_endpoint_works_in_every_version() {
+    let server = test_server();
+    let (_, group) = server.get(GROUP).await;
+    let mut exercised = BTreeSet::new();
     for version in group["versions"].as_array().unwrap() {
         let version = version["version"].as_str().unwrap();
-        let (_, list) = home.get(&format!("{GROUP}/{version}")).await;
+        let (_, list) = server.get(&format!("{GROUP}/{version}")).await;
         for resource in list["resources"].as_array().unwrap() {
             let name = resource["name"].as_str().unwrap();
             if name == "priorityclasses" {
                 continue;
             }
             for verb in resource["verbs"].as_array().unwrap() {
-                exercise(&home, version, name, verb.as_str().unwrap()).await;
-                seen.insert((version.to_owned(), name.to_owned()));
+                exercise(&server, version, name, verb.as_str().unwrap()).await;
+                exercised.insert((version.to_owned(), name.to_owned()));
             }
         }
     }
@@ -131,22 +131,22 @@ async fn everything_that_an_endpoint_offers_works_in_every_version() {
         ("v1alpha2", "workloads"),
         ("v1alpha1", "podgroups"),
     ] {
-        assert!(seen.contains(&(version.to_owned(), name.to_owned())), "{version} {name} is not offered");
+        assert!(exercised.contains(&(version.to_owned(), name.to_owned())), "{version} {name} is not offered");
     }
 }
 
 // Shows: S000-94
 #[tokio::test(start_paused = true)]
 async fn workloads_and_groups_are_listed_over_all_namespaces() {
-    let home = test_server();
-    ok(&home, "POST", "/api/v1/namespaces", JSON, &json!({"metadata": {"name": "other"}})).await;
+    let server = test_server();
+    ok(&server, "POST", "/api/v1/namespaces", JSON, &json!({"metadata": {"name": "other"}})).await;
     for plural in ["workloads", "podgroups"] {
         let (version, spec) = sample(plural);
         for namespace in ["default", "other"] {
             let path = format!("{GROUP}/{version}/namespaces/{namespace}/{plural}");
-            ok(&home, "POST", &path, JSON, &json!({"metadata": {"name": "a"}, "spec": spec})).await;
+            ok(&server, "POST", &path, JSON, &json!({"metadata": {"name": "a"}, "spec": spec})).await;
         }
-        let list = ok(&home, "GET", &format!("{GROUP}/{version}/{plural}"), "", &Value::Null).await;
+        let list = ok(&server, "GET", &format!("{GROUP}/{version}/{plural}"), "", &Value::Null).await;
         let found: Vec<&Value> =
             list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["namespace"]).collect();
         assert_eq!(found, ["default", "other"], "{plural}");
@@ -155,13 +155,13 @@ async fn workloads_and_groups_are_listed_over_all_namespaces() {
 
 // Shows: S002-01
 #[tokio::test(start_paused = true)]
-async fn a_workload_has_no_state_of_its_own() {
-    let home = test_server();
-    let made = make(&home, "v1beta1", "workloads", "a").await;
+async fn a_workload_has_no_status() {
+    let server = test_server();
+    let made = make(&server, "v1beta1", "workloads", "a").await;
     let fields: Vec<&String> = made.as_object().unwrap().keys().collect();
     assert_eq!(fields, ["apiVersion", "kind", "metadata", "spec"]);
-    assert_eq!(home.get(&format!("{}/a/status", path("v1beta1", "workloads"))).await.0, StatusCode::NOT_FOUND);
-    let (code, status) = home
+    assert_eq!(server.get(&format!("{}/a/status", path("v1beta1", "workloads"))).await.0, StatusCode::NOT_FOUND);
+    let (code, status) = server
         .call(
             "PATCH",
             &format!("{}/a?fieldValidation=Strict", path("v1beta1", "workloads")),
@@ -175,20 +175,20 @@ async fn a_workload_has_no_state_of_its_own() {
 
 // Shows: S002-13
 #[tokio::test(start_paused = true)]
-async fn a_workload_may_stand_for_an_object_of_any_kind() {
-    let home = test_server();
+async fn a_workload_may_reference_an_object_of_any_kind() {
+    let server = test_server();
     for (index, group) in ["batch", "training.example.com", ""].into_iter().enumerate() {
         let (version, mut spec) = sample("workloads");
         spec["controllerRef"] = json!({"apiGroup": group, "kind": "Anything", "name": "not-there"});
         let object = json!({"metadata": {"name": format!("w{index}")}, "spec": spec});
-        ok(&home, "POST", &path(version, "workloads"), JSON, &object).await;
+        ok(&server, "POST", &path(version, "workloads"), JSON, &object).await;
     }
 }
 
 // Shows: S003-12
 #[tokio::test(start_paused = true)]
 async fn a_group_name_is_a_unique_dns_subdomain() {
-    let home = test_server();
+    let server = test_server();
     let (version, spec) = sample("podgroups");
     let collection = path(version, "podgroups");
     for (name, want) in [
@@ -197,8 +197,8 @@ async fn a_group_name_is_a_unique_dns_subdomain() {
         ("A", StatusCode::UNPROCESSABLE_ENTITY),
         ("a_b", StatusCode::UNPROCESSABLE_ENTITY),
     ] {
-        let (code, answer) = home.post(&collection, json!({"metadata": {"name": name}, "spec": spec})).await;
-        assert_eq!(code, want, "{name}: {answer}");
+        let (code, response) = server.post(&collection, json!({"metadata": {"name": name}, "spec": spec})).await;
+        assert_eq!(code, want, "{name}: {response}");
     }
 }
 
@@ -207,8 +207,8 @@ async fn a_group_name_is_a_unique_dns_subdomain() {
 // Shows: S004-32
 // Shows: S004-68
 #[tokio::test(start_paused = true)]
-async fn the_blocks_are_types_of_their_own_and_written_alike_wherever_they_stand() {
-    let home = test_server();
+async fn the_building_blocks_are_types_with_the_same_form_in_every_kind() {
+    let server = test_server();
     let blocks = json!({
         "schedulingPolicy": {"gang": {"minCount": 1}},
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
@@ -224,7 +224,7 @@ async fn the_blocks_are_types_of_their_own_and_written_alike_wherever_they_stand
     let cron_job =
         json!({"metadata": {"name": "a"}, "spec": {"schedule": "@daily", "jobTemplate": {"spec": job["spec"]}}});
     let metadata = json!({"name": "a"});
-    for (path, object, place) in [
+    for (path, object, pointer) in [
         ("/apis/batch/v1/namespaces/default/jobs".to_owned(), job, "/spec/scheduling"),
         ("/apis/batch/v1/namespaces/default/cronjobs".to_owned(), cron_job, "/spec/jobTemplate/spec/scheduling"),
         (path("v1beta1", "podgroups"), json!({"metadata": metadata, "spec": with(json!({}))}), "/spec"),
@@ -234,33 +234,33 @@ async fn the_blocks_are_types_of_their_own_and_written_alike_wherever_they_stand
             "/spec/podGroupTemplates/0",
         ),
     ] {
-        let made = ok(&home, "POST", &path, JSON, &object).await;
-        let written = made.pointer(place).unwrap();
+        let made = ok(&server, "POST", &path, JSON, &object).await;
+        let written = made.pointer(pointer).unwrap();
         for (field, value) in blocks.as_object().unwrap() {
             assert_eq!(&written[field], value, "{path}: {field}");
         }
     }
-    let (_, batch) = home.get("/openapi/v3/apis/batch/v1").await;
+    let (_, batch) = server.get("/openapi/v3/apis/batch/v1").await;
     let schemas = batch["components"]["schemas"].as_object().unwrap();
     for block in ["PodGroupSchedulingPolicy", "PodGroupSchedulingConstraints", "DisruptionMode", "ResourceClaim"] {
         let is_shared = |name: &String| name.contains("scheduling") && name.ends_with(block);
         assert!(schemas.keys().any(is_shared), "{block} in {:?}", schemas.keys());
     }
-    let (_, list) = home.get("/apis/scheduling.k8s.io/v1beta1").await;
+    let (_, list) = server.get("/apis/scheduling.k8s.io/v1beta1").await;
     let served: BTreeSet<&str> =
         list["resources"].as_array().unwrap().iter().filter_map(|r| r["kind"].as_str()).collect();
     assert_eq!(served, BTreeSet::from(["PodGroup", "Workload"]), "blocks are not served on their own");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_path_is_told_with_details_and_the_version_with_a_slash() {
-    let home = test_server();
+async fn an_unknown_path_has_details_and_the_version_is_served_with_a_slash() {
+    let server = test_server();
     for path in ["/apis/batch/v1/none", "/api/v1/namespaces/default/pods/a/ephemeralcontainers", "/none"] {
-        let (code, status) = home.get(path).await;
+        let (code, status) = server.get(path).await;
         assert_eq!(code, 404, "{path}");
-        // kubectl reads the name in them without looking whether they are there.
+        // kubectl reads the name in them without checking that they exist.
         assert_eq!(status["details"]["causes"][0]["reason"], "UnexpectedServerResponse", "{path}");
     }
-    assert_eq!(home.get("/version/").await, home.get("/version").await);
-    assert_eq!(home.get("/version/").await.0, 200);
+    assert_eq!(server.get("/version/").await, server.get("/version").await);
+    assert_eq!(server.get("/version/").await.0, 200);
 }

@@ -12,7 +12,7 @@ const CORE: &str = "/api/v1/namespaces/default/events";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// An Event as recorders of the newer kind send it.
+/// An Event as newer recorders send it.
 fn newer(name: &str) -> Value {
     json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name},
@@ -22,7 +22,7 @@ fn newer(name: &str) -> Value {
     })
 }
 
-/// An Event as recorders of the older kind send it.
+/// An Event as older recorders send it.
 fn older(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": name},
@@ -41,21 +41,21 @@ fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|event| event["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-async fn patch(home: &TestServer, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {
-    home.call("PATCH", path, media_type, body.to_string()).await
+async fn patch(server: &TestServer, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {
+    server.call("PATCH", path, media_type, body.to_string()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_of_either_group_is_in_both() {
-    let home = test_server();
-    let (code, made) = home.post(EVENTS, newer("new")).await;
+    let server = test_server();
+    let (code, made) = server.post(EVENTS, newer("new")).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
     let mut want = without_metadata(newer("new"));
     want["deprecatedFirstTimestamp"] = Value::Null;
     want["deprecatedLastTimestamp"] = Value::Null;
     want["deprecatedSource"] = json!({});
     assert_eq!(without_metadata(made.clone()), want);
-    let (_, core) = home.get(&format!("{CORE}/new")).await;
+    let (_, core) = server.get(&format!("{CORE}/new")).await;
     assert_eq!(core["metadata"], made["metadata"]);
     let in_core = json!({
         "apiVersion": "v1", "kind": "Event", "action": "Testing", "reason": "Tested", "type": "Normal",
@@ -65,9 +65,9 @@ async fn an_event_of_either_group_is_in_both() {
     });
     assert_eq!(without_metadata(core), in_core);
 
-    let (code, core) = home.post(CORE, older("old")).await;
+    let (code, core) = server.post(CORE, older("old")).await;
     assert_eq!(code, StatusCode::CREATED, "{core}");
-    let (_, shown) = home.get(&format!("{EVENTS}/old")).await;
+    let (_, shown) = server.get(&format!("{EVENTS}/old")).await;
     let in_events = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "eventTime": null, "reason": "Pulled", "type": "Warning",
         "deprecatedFirstTimestamp": "2030-01-01T00:00:00Z", "deprecatedLastTimestamp": "2030-01-01T00:00:05Z",
@@ -76,71 +76,71 @@ async fn an_event_of_either_group_is_in_both() {
     });
     assert_eq!(without_metadata(shown.clone()), in_events);
 
-    let (_, list) = home.get("/apis/events.k8s.io/v1/events").await;
+    let (_, list) = server.get("/apis/events.k8s.io/v1/events").await;
     assert_eq!((&list["apiVersion"], &list["kind"]), (&json!("events.k8s.io/v1"), &json!("EventList")));
     assert_eq!(list["items"], json!([made, shown]));
-    assert_eq!(names(&home.get(CORE).await.1), ["new", "old"]);
-    let (code, refused) = home.post(CORE, newer("other")).await;
+    assert_eq!(names(&server.get(CORE).await.1), ["new", "old"]);
+    let (code, refused) = server.post(CORE, newer("other")).await;
     assert_eq!(code, StatusCode::BAD_REQUEST, "the body is of another group than the path: {refused}");
-    let (code, taken) = home.post(EVENTS, newer("old")).await;
-    assert_eq!((code, &taken["reason"]), (StatusCode::CONFLICT, &json!("AlreadyExists")), "{taken}");
-    let (code, status) = home.call("DELETE", &format!("{EVENTS}/old"), "", "").await;
+    let (code, refused) = server.post(EVENTS, newer("old")).await;
+    assert_eq!((code, &refused["reason"]), (StatusCode::CONFLICT, &json!("AlreadyExists")), "{refused}");
+    let (code, status) = server.call("DELETE", &format!("{EVENTS}/old"), "", "").await;
     assert_eq!((code, &status["details"]["group"]), (StatusCode::OK, &json!("events.k8s.io")), "{status}");
-    let (code, status) = home.get(&format!("{EVENTS}/old")).await;
+    let (code, status) = server.get(&format!("{EVENTS}/old")).await;
     let message = "events.events.k8s.io \"old\" not found";
     assert_eq!((code, &status["message"]), (StatusCode::NOT_FOUND, &json!(message)));
-    assert_eq!(names(&home.get(CORE).await.1), ["new"]);
+    assert_eq!(names(&server.get(CORE).await.1), ["new"]);
 }
 
-/// What recorders do when the same happens again.
+/// What recorders do when an event repeats.
 #[tokio::test(start_paused = true)]
 async fn a_series_grows_by_patches_and_nothing_else_changes() {
-    let home = test_server();
-    home.post(EVENTS, newer("e")).await;
+    let server = test_server();
+    server.post(EVENTS, newer("e")).await;
     let one = format!("{EVENTS}/e");
     let series = |count: i32| json!({"series": {"count": count, "lastObservedTime": "2030-01-01T00:01:00.000000Z"}});
     for (count, media_type) in [(2, STRATEGIC), (3, "application/merge-patch+json")] {
-        let (code, patched) = patch(&home, &one, media_type, series(count)).await;
+        let (code, patched) = patch(&server, &one, media_type, series(count)).await;
         assert_eq!((code, &patched["series"]["count"]), (StatusCode::OK, &json!(count)), "{patched}");
-        assert_eq!(patched["note"], "all is well", "what the patch does not name stays");
+        assert_eq!(patched["note"], "all is well", "other fields are not changed");
     }
     let operation = json!([{"op": "replace", "path": "/series/count", "value": 4}]);
-    let (code, patched) = patch(&home, &one, "application/json-patch+json", operation).await;
+    let (code, patched) = patch(&server, &one, "application/json-patch+json", operation).await;
     assert_eq!((code, &patched["series"]["count"]), (StatusCode::OK, &json!(4)), "{patched}");
-    let (_, core) = home.get(&format!("{CORE}/e")).await;
+    let (_, core) = server.get(&format!("{CORE}/e")).await;
     assert_eq!(core["series"], json!({"count": 4, "lastObservedTime": "2030-01-01T00:01:00.000000Z"}));
-    let (code, refused) = patch(&home, &one, STRATEGIC, json!({"note": "another"})).await;
+    let (code, refused) = patch(&server, &one, STRATEGIC, json!({"note": "another"})).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(refused["message"], "Event \"e\" is invalid: message: Invalid value: \"another\": field is immutable");
-    let (code, changed) = patch(&home, &format!("{CORE}/e"), STRATEGIC, json!({"message": "another"})).await;
-    assert_eq!(code, StatusCode::OK, "the core group lets everything change: {changed}");
-    let (_, read) = home.get(&one).await;
+    let (code, changed) = patch(&server, &format!("{CORE}/e"), STRATEGIC, json!({"message": "another"})).await;
+    assert_eq!(code, StatusCode::OK, "the core group allows every change: {changed}");
+    let (_, read) = server.get(&one).await;
     assert_eq!(read["note"], "another");
-    let (code, put) = home.call("PUT", &one, "application/json", read.to_string()).await;
+    let (code, put) = server.call("PUT", &one, "application/json", read.to_string()).await;
     assert_eq!((code, &put), (StatusCode::OK, &read), "a write that changes nothing");
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_group_has_its_own_fields_and_rules() {
-    let home = test_server();
+    let server = test_server();
     let mut mixed = newer("e");
     mixed["message"] = json!("of the other group");
-    let (code, status) = home.post(&format!("{EVENTS}?fieldValidation=Strict"), mixed.clone()).await;
+    let (code, status) = server.post(&format!("{EVENTS}?fieldValidation=Strict"), mixed.clone()).await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
     assert!(status["message"].as_str().unwrap().contains("unknown field \"message\""), "{status}");
     let request = Request::post(EVENTS).header("content-type", "application/json");
-    let (code, made, warned) = read_response(home.send(request.body(mixed.to_string().into()).unwrap()).await).await;
+    let (code, made, warned) = read_response(server.send(request.body(mixed.to_string().into()).unwrap()).await).await;
     assert_eq!((code, &made["note"]), (StatusCode::CREATED, &json!("all is well")));
-    assert_eq!(warned, ["unknown field \"message\""], "and no warning of the form itself");
+    assert_eq!(warned, ["unknown field \"message\""], "and no warning about the form itself");
 
     let mut bare = newer("bare");
     bare["eventTime"] = Value::Null;
     bare["deprecatedCount"] = json!(1);
-    let (code, status) = home.post(EVENTS, bare).await;
+    let (code, status) = server.post(EVENTS, bare).await;
     let causes = status["details"]["causes"].as_array().unwrap().iter();
     let fields: Vec<&str> = causes.map(|cause| cause["field"].as_str().unwrap()).collect();
     assert_eq!((code, fields), (StatusCode::UNPROCESSABLE_ENTITY, vec!["eventTime", "count"]), "{status}");
-    let (code, made) = home
+    let (code, made) = server
         .post(
             CORE,
             json!({"metadata": {"name": "Odd_name", "namespace": "default"},
@@ -152,9 +152,9 @@ async fn each_group_has_its_own_fields_and_rules() {
 
 #[tokio::test(start_paused = true)]
 async fn fields_are_selected_by_the_names_of_the_group() {
-    let home = test_server();
-    home.post(EVENTS, newer("new")).await;
-    home.post(CORE, older("old")).await;
+    let server = test_server();
+    server.post(EVENTS, newer("new")).await;
+    server.post(CORE, older("old")).await;
     for (collection, selector, want) in [
         (EVENTS, "regarding.kind=Pod", Some(vec!["new"])),
         (EVENTS, "regarding.name=j,reason=Pulled", Some(vec!["old"])),
@@ -168,16 +168,16 @@ async fn fields_are_selected_by_the_names_of_the_group() {
         (CORE, "reportingComponent=test.dev/recorder", Some(vec!["new"])),
         (CORE, "regarding.kind=Pod", None),
     ] {
-        let (code, list) = home.get(&format!("{collection}?fieldSelector={selector}")).await;
+        let (code, list) = server.get(&format!("{collection}?fieldSelector={selector}")).await;
         let found = (code == StatusCode::OK).then(|| names(&list));
         assert_eq!(found, want, "{collection} {selector}: {list}");
     }
 }
 
 /// The objects of a watch that ends after a second.
-async fn watched(home: &TestServer, path: &str) -> Vec<Value> {
+async fn watched(server: &TestServer, path: &str) -> Vec<Value> {
     let request = Request::get(format!("{path}&watch=1&timeoutSeconds=1")).body(Default::default()).unwrap();
-    let bytes = home.send(request).await.into_body().collect().await.unwrap().to_bytes();
+    let bytes = server.send(request).await.into_body().collect().await.unwrap().to_bytes();
     bytes
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
@@ -186,16 +186,16 @@ async fn watched(home: &TestServer, path: &str) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_of_both_groups_see_what_is_written_in_either() {
-    let home = test_server();
-    let since = home.store.revision();
-    home.post(CORE, older("old")).await;
-    home.post(EVENTS, newer("new")).await;
-    patch(&home, &format!("{CORE}/old"), STRATEGIC, json!({"count": 4})).await;
-    home.call("DELETE", &format!("{CORE}/new"), "", "").await;
+async fn watches_of_both_groups_report_writes_of_either() {
+    let server = test_server();
+    let since = server.store.revision();
+    server.post(CORE, older("old")).await;
+    server.post(EVENTS, newer("new")).await;
+    patch(&server, &format!("{CORE}/old"), STRATEGIC, json!({"count": 4})).await;
+    server.call("DELETE", &format!("{CORE}/new"), "", "").await;
     for (collection, api_version, kind) in [(CORE, "v1", "involvedObject"), (EVENTS, "events.k8s.io/v1", "regarding")] {
-        let seen = watched(&home, &format!("{collection}?resourceVersion={since}")).await;
-        let seen: Vec<[&str; 3]> = seen
+        let events = watched(&server, &format!("{collection}?resourceVersion={since}")).await;
+        let events: Vec<[&str; 3]> = events
             .iter()
             .map(|event| {
                 assert_eq!(event["object"]["apiVersion"], api_version);
@@ -205,21 +205,22 @@ async fn watches_of_both_groups_see_what_is_written_in_either() {
             .collect();
         let want =
             [["ADDED", "old", "Job"], ["ADDED", "new", "Pod"], ["MODIFIED", "old", "Job"], ["DELETED", "new", "Pod"]];
-        assert_eq!(seen, want, "{collection}");
+        assert_eq!(events, want, "{collection}");
     }
-    let seen = watched(&home, &format!("{EVENTS}?resourceVersion={since}&fieldSelector=regarding.kind%3DPod")).await;
-    assert_eq!(seen.len(), 2, "{seen:?}");
+    let events =
+        watched(&server, &format!("{EVENTS}?resourceVersion={since}&fieldSelector=regarding.kind%3DPod")).await;
+    assert_eq!(events.len(), 2, "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn both_groups_show_the_same_rows_and_the_same_metadata() {
-    let home = test_server();
-    home.post(EVENTS, newer("new")).await;
-    home.post(CORE, older("old")).await;
+    let server = test_server();
+    server.post(EVENTS, newer("new")).await;
+    server.post(CORE, older("old")).await;
     let rows = async |path: &str, form: &str| {
         let accept = format!("application/json;as={form};v=v1;g=meta.k8s.io");
         let request = Request::get(path).header("accept", accept).body(Default::default()).unwrap();
-        read_response(home.send(request).await).await.1
+        read_response(server.send(request).await).await.1
     };
     for form in ["Table", "PartialObjectMetadataList"] {
         let core = rows(CORE, form).await;
@@ -232,34 +233,35 @@ async fn both_groups_show_the_same_rows_and_the_same_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_of_the_events_group_goes_after_an_hour_too() {
-    let home = test_server();
-    tokio::spawn(home.server.clone().expire());
-    home.post(EVENTS, newer("e")).await;
+async fn an_event_of_the_events_group_expires_after_an_hour_too() {
+    let server = test_server();
+    tokio::spawn(server.server.clone().expire());
+    server.post(EVENTS, newer("e")).await;
     tokio::time::sleep(Duration::from_secs(60 * 60 - 2)).await;
-    assert_eq!(home.get(&format!("{EVENTS}/e")).await.0, StatusCode::OK);
+    assert_eq!(server.get(&format!("{EVENTS}/e")).await.0, StatusCode::OK);
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(home.get(&format!("{EVENTS}/e")).await.0, StatusCode::NOT_FOUND);
-    home.post(EVENTS, newer("f")).await;
-    assert_eq!(home.call("DELETE", EVENTS, "", "").await.0, StatusCode::OK);
-    assert_eq!(names(&home.get(CORE).await.1), [""; 0]);
+    assert_eq!(server.get(&format!("{EVENTS}/e")).await.0, StatusCode::NOT_FOUND);
+    server.post(EVENTS, newer("f")).await;
+    assert_eq!(server.call("DELETE", EVENTS, "", "").await.0, StatusCode::OK);
+    assert_eq!(names(&server.get(CORE).await.1), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_events_group_is_described() {
-    let home = test_server();
-    let (_, list) = home.get("/apis/events.k8s.io/v1").await;
+    let server = test_server();
+    let (_, list) = server.get("/apis/events.k8s.io/v1").await;
     let events = &list["resources"][0];
     assert_eq!((&events["name"], &events["shortNames"]), (&json!("events"), &json!(["ev"])));
-    assert_eq!(events["storageVersionHash"], home.get("/api/v1").await.1["resources"][0]["storageVersionHash"]);
-    let (_, document) = home.get("/openapi/v3/apis/events.k8s.io/v1").await;
+    assert_eq!(events["storageVersionHash"], server.get("/api/v1").await.1["resources"][0]["storageVersionHash"]);
+    let (_, document) = server.get("/openapi/v3/apis/events.k8s.io/v1").await;
     let schema = &document["components"]["schemas"]["io.k8s.api.events.v1.Event"];
     assert!(schema["properties"]["regarding"].is_object() && schema["properties"]["message"].is_null(), "{schema}");
     let path = &document["paths"]["/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}"];
     assert_eq!(path["patch"]["operationId"], "patchEventsV1NamespacedEvent");
-    let (_, metrics) = home.get("/metrics").await;
+    let (_, metrics) = server.get("/metrics").await;
     assert_eq!(metrics, Value::Null, "text, which counts the Events once");
-    let bytes = home.send(Request::get("/metrics").body(Default::default()).unwrap()).await.into_body().collect().await;
+    let bytes =
+        server.send(Request::get("/metrics").body(Default::default()).unwrap()).await.into_body().collect().await;
     let text = String::from_utf8(bytes.unwrap().to_bytes().to_vec()).unwrap();
     let counted =
         text.lines().filter(|line| line.starts_with("apiserver_resource_objects{") && line.contains("\"events\""));

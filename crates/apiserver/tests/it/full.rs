@@ -1,4 +1,4 @@
-//! A full data directory, as clients see it.
+//! Responses of a server whose data directory is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use store::{Backend, BackendError, FreeSpace, HistoryLimits, LogRecord, Store, S
 
 use crate::test_server::{PODS, pod_document, server_on, test_server_on};
 
-/// Keeps nothing, and has room or has not.
+/// Stores nothing, and reports free space or none.
 struct FullBackend(Arc<AtomicBool>);
 
 impl Backend for FullBackend {
@@ -28,26 +28,26 @@ impl Backend for FullBackend {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_refuses_creates_but_not_reads_and_deletes_until_there_is_room() {
+async fn a_full_disk_refuses_creates_but_not_reads_and_deletes() {
     let full = Arc::new(AtomicBool::new(false));
-    let home =
+    let server =
         test_server_on(Store::open(Box::new(FullBackend(Arc::clone(&full))), HistoryLimits::default()).unwrap(), 1);
-    assert_eq!(home.post(PODS, pod_document("a")).await.0, StatusCode::CREATED);
+    assert_eq!(server.post(PODS, pod_document("a")).await.0, StatusCode::CREATED);
 
     full.store(true, Ordering::Relaxed);
-    let (code, status) = home.post(PODS, pod_document("b")).await;
+    let (code, status) = server.post(PODS, pod_document("b")).await;
     assert_eq!((code, &status["reason"]), (StatusCode::INSUFFICIENT_STORAGE, &"InsufficientStorage".into()));
-    let text = "the data directory is full: 3 MiB free, 64 MiB are kept in reserve; delete objects or free space";
+    let text = "the data directory is full: 3 MiB free, 64 MiB are reserved; delete objects or free space";
     assert_eq!(status["message"], text);
     let path = format!("{PODS}/a");
-    assert_eq!(home.get(&path).await.0, StatusCode::OK);
-    assert_eq!(home.call("DELETE", &path, "", "").await.0, StatusCode::OK);
+    assert_eq!(server.get(&path).await.0, StatusCode::OK);
+    assert_eq!(server.call("DELETE", &path, "", "").await.0, StatusCode::OK);
 
     full.store(false, Ordering::Relaxed);
-    assert_eq!(home.post(PODS, pod_document("b")).await.0, StatusCode::CREATED);
+    assert_eq!(server.post(PODS, pod_document("b")).await.0, StatusCode::CREATED);
 }
 
-/// Has room, but keeps nothing and says so.
+/// Has free space, but every commit fails.
 struct BrokenBackend;
 
 impl Backend for BrokenBackend {
@@ -61,12 +61,12 @@ impl Backend for BrokenBackend {
 }
 
 #[test]
-fn a_server_whose_first_writes_are_refused_says_why_instead_of_panicking() {
+fn a_server_whose_first_writes_fail_reports_the_cause() {
     let full = FullBackend(Arc::new(AtomicBool::new(true)));
-    let text = "namespaces default cannot be made: the data directory is full: 3 MiB free, 64 MiB are kept in reserve; \
+    let text = "namespaces default cannot be created: the data directory is full: 3 MiB free, 64 MiB are reserved; \
                 delete objects or free space";
     let broken =
-        "namespaces default cannot be made: the store failed: the store's backend failed: no space left on device";
+        "namespaces default cannot be created: the store failed: the store's backend failed: no space left on device";
     let backends: [(Box<dyn Backend>, _, _); 2] =
         [(Box::new(full), text, true), (Box::new(BrokenBackend), broken, false)];
     for (backend, text, is_full) in backends {

@@ -1,4 +1,4 @@
-//! Features that are switched off and on again while objects live.
+//! Feature gates that are switched off and on while objects exist.
 
 use api::gates::{Gate, Gates};
 use http::StatusCode;
@@ -11,7 +11,7 @@ const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgrou
 const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
 const MERGE: &str = "application/merge-patch+json";
 
-/// An object with a field behind a gate: where it is made, and where the field stands.
+/// An object with a field behind a gate: its collection, and the path of the field.
 struct GatedField {
     gate: Gate,
     collection: &'static str,
@@ -62,18 +62,18 @@ fn gated_fields() -> Vec<GatedField> {
     ]
 }
 
-/// A change of the object that has nothing to do with the field.
-async fn touch(home: &TestServer, path: &str, label: &str) -> Value {
+/// A change of the object that does not affect the field.
+async fn touch(server: &TestServer, path: &str, label: &str) -> Value {
     let patch = json!({"metadata": {"labels": {"touched": label}}}).to_string();
-    let (code, answer) = home.call("PATCH", path, MERGE, patch).await;
-    assert_eq!(code, StatusCode::OK, "{answer}");
-    answer
+    let (code, response) = server.call("PATCH", path, MERGE, patch).await;
+    assert_eq!(code, StatusCode::OK, "{response}");
+    response
 }
 
 // Shows: S003-37
 // Shows: S004-33
 #[tokio::test(start_paused = true)]
-async fn a_field_outlives_the_time_in_which_its_feature_is_off() {
+async fn a_stored_field_is_kept_while_its_gate_is_off() {
     for GatedField { gate, collection, object, field } in gated_fields() {
         let case = format!("{} of {collection}", gate.name());
         let store = Store::in_memory(HistoryLimits::default());
@@ -95,7 +95,7 @@ async fn a_field_outlives_the_time_in_which_its_feature_is_off() {
 // Shows: S004-68
 // Shows: U-TestDropDisabledFieldsScheduling
 #[tokio::test(start_paused = true)]
-async fn a_new_object_loses_the_field_while_its_feature_is_off_and_gets_it_afterwards() {
+async fn a_new_object_loses_the_field_only_while_its_gate_is_off() {
     for GatedField { gate, collection, object, field } in gated_fields() {
         let case = format!("{} of {collection}", gate.name());
         let store = Store::in_memory(HistoryLimits::default());
@@ -111,10 +111,10 @@ async fn a_new_object_loses_the_field_while_its_feature_is_off_and_gets_it_after
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_say_which_features_are_on() {
-    let home = test_server();
+async fn metrics_list_the_enabled_features() {
+    let server = test_server();
     let request = http::Request::get("/metrics").body(bytes::Bytes::new()).unwrap();
-    let body = http_body_util::BodyExt::collect(home.send(request).await.into_body()).await.unwrap().to_bytes();
+    let body = http_body_util::BodyExt::collect(server.send(request).await.into_body()).await.unwrap().to_bytes();
     let text = String::from_utf8(body.to_vec()).unwrap();
     for gate in Gate::ALL {
         let on = i32::from(Gates::default().enabled(gate));
@@ -123,7 +123,7 @@ async fn metrics_say_which_features_are_on() {
     }
 }
 
-/// Where an object of each kind that needs `GenericWorkload` is kept.
+/// The path and an object of each kind that needs `GenericWorkload`.
 fn gated_kinds() -> [(String, Value); 3] {
     let reference = json!({"workloadName": "a", "templateName": "t"});
     [
@@ -136,11 +136,11 @@ fn gated_kinds() -> [(String, Value); 3] {
     ]
 }
 
-// As kube-apiserver 1.37.1 without the gate: the versions are not there, and paths in them are unknown.
+// As kube-apiserver 1.37.1 without the gate: the versions are not served, and paths in them are unknown.
 // Shows: S002-02
 // Shows: S003-37
 #[tokio::test(start_paused = true)]
-async fn without_their_gate_the_kinds_are_not_served_and_what_was_kept_returns_with_it() {
+async fn without_their_gate_kinds_are_not_served_and_stored_objects_return_with_it() {
     let store = Store::in_memory(HistoryLimits::default());
     let on = test_server_with_gates(store.clone(), 1, Gates::default());
     let mut made = Vec::new();
@@ -164,7 +164,7 @@ async fn without_their_gate_the_kinds_are_not_served_and_what_was_kept_returns_w
         assert_eq!(off.call("DELETE", &format!("{collection}/a"), "", "").await.0, StatusCode::NOT_FOUND);
     }
     let (_, classes) = off.get("/apis/scheduling.k8s.io/v1/priorityclasses").await;
-    assert_eq!(classes["items"].as_array().map(Vec::len), Some(2), "what needs no gate is served as ever");
+    assert_eq!(classes["items"].as_array().map(Vec::len), Some(2), "kinds without a gate are still served");
     let again = test_server_with_gates(store, 3, Gates::default());
     for ((collection, _), before) in gated_kinds().into_iter().zip(made) {
         assert_eq!(again.get(&format!("{collection}/a")).await.1, before, "{collection}");

@@ -1,4 +1,4 @@
-//! The server through `kube::Client`, as every part of the system sees it, on the paused clock.
+//! The server through `kube::Client`, as every component uses it, on the paused clock.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod admission;

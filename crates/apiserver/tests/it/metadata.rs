@@ -1,4 +1,4 @@
-//! What a write may say in `metadata`, and the form in which objects are kept and answered.
+//! Metadata in writes, and the form of stored and returned objects.
 
 use serde_json::{Value, json};
 
@@ -15,11 +15,11 @@ fn group(metadata: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_counts_only_where_an_object_has_one() {
-    let home = test_server();
-    let (code, status) = home.post(GROUPS, group(json!({"resourceVersion": "7"}))).await;
+async fn a_resource_version_is_checked_on_updates_and_refused_on_creates() {
+    let server = test_server();
+    let (code, status) = server.post(GROUPS, group(json!({"resourceVersion": "7"}))).await;
     assert_eq!((code.as_u16(), &status["reason"]), (500, &Value::Null));
-    let (code, made) = home.post(GROUPS, group(json!({"resourceVersion": "Bad_Format!"}))).await;
+    let (code, made) = server.post(GROUPS, group(json!({"resourceVersion": "Bad_Format!"}))).await;
     assert_eq!(code.as_u16(), 201, "{made}");
     for (version, code, message) in [
         ("sample", 500, "strconv.ParseUint: parsing \"sample\": invalid syntax"),
@@ -27,16 +27,16 @@ async fn a_version_counts_only_where_an_object_has_one() {
         ("1", 409, "the object has been modified"),
     ] {
         let body = group(json!({"resourceVersion": version})).to_string();
-        let (found, status) = home.call("PUT", &format!("{GROUPS}/g"), "application/json", body).await;
-        let told = status["message"].as_str().unwrap();
-        assert!(found.as_u16() == code && told.contains(message), "{version}: {found} {told}");
+        let (found, status) = server.call("PUT", &format!("{GROUPS}/g"), "application/json", body).await;
+        let text = status["message"].as_str().unwrap();
+        assert!(found.as_u16() == code && text.contains(message), "{version}: {found} {text}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_the_server_says_is_passed_over_or_refused() {
-    let home = test_server();
-    let (_, made) = home.post(GROUPS, group(json!({}))).await;
+async fn fields_that_only_the_server_sets_are_ignored_or_refused() {
+    let server = test_server();
+    let (_, made) = server.post(GROUPS, group(json!({}))).await;
     let path = format!("{GROUPS}/g");
     let change = |field: &str, value: Value| {
         let mut next = made.clone();
@@ -44,12 +44,12 @@ async fn what_only_the_server_says_is_passed_over_or_refused() {
         next.to_string()
     };
     let (code, next) =
-        home.call("PUT", &path, "application/json", change("creationTimestamp", json!("2026-01-02T03:04:05Z"))).await;
+        server.call("PUT", &path, "application/json", change("creationTimestamp", json!("2026-01-02T03:04:05Z"))).await;
     assert_eq!((code.as_u16(), &next["metadata"]), (200, &made["metadata"]));
     for (field, value) in
         [("deletionTimestamp", json!("2026-01-02T03:04:05Z")), ("deletionGracePeriodSeconds", json!(3))]
     {
-        let (code, status) = home.call("PUT", &path, "application/json", change(field, value.clone())).await;
+        let (code, status) = server.call("PUT", &path, "application/json", change(field, value.clone())).await;
         assert_eq!(code.as_u16(), 422);
         assert_eq!(
             status["details"]["causes"][0]["message"],
@@ -57,45 +57,45 @@ async fn what_only_the_server_says_is_passed_over_or_refused() {
             "{field}"
         );
     }
-    let (code, status) = home.call("PUT", &path, "application/json", change("name", Value::Null)).await;
+    let (code, status) = server.call("PUT", &path, "application/json", change("name", Value::Null)).await;
     assert_eq!(code.as_u16(), 400);
     assert_eq!(status["message"], "the name of the object (g based on URL) was undeterminable: name must be provided");
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
         "metadata": {"name": "c", "namespace": "x"}});
-    let (code, class) = home.post(CLASSES, class).await;
+    let (code, class) = server.post(CLASSES, class).await;
     assert_eq!((code.as_u16(), &class["metadata"]["namespace"], &class["value"]), (201, &Value::Null, &json!(0)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_named_twice_is_kept_once_with_a_warning_even_when_the_write_is_refused() {
-    let home = test_server();
+async fn a_duplicate_owner_is_dropped_with_a_warning_even_when_the_write_is_refused() {
+    let server = test_server();
     let owner = |name: &str| json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": name == "a"});
     let owners = json!({"ownerReferences": [owner("a"), owner("b"), owner("a")]});
     for code in [201, 409] {
         let request = http::Request::post(GROUPS).header("content-type", "application/json");
         let body = group(owners.clone()).to_string().into();
-        let (found, answer, warnings) = read_response(home.send(request.body(body).unwrap()).await).await;
-        assert_eq!((found.as_u16(), warnings.len()), (code, 1), "{answer}");
+        let (found, response, warnings) = read_response(server.send(request.body(body).unwrap()).await).await;
+        assert_eq!((found.as_u16(), warnings.len()), (code, 1), "{response}");
         assert!(warnings[0].ends_with("duplicate UID(s) observed: u"), "{warnings:?}");
     }
-    let (_, kept) = home.get(&format!("{GROUPS}/g")).await;
-    assert_eq!(kept["metadata"]["ownerReferences"], json!([owner("a"), owner("b")]));
+    let (_, stored) = server.get(&format!("{GROUPS}/g")).await;
+    assert_eq!(stored["metadata"]["ownerReferences"], json!([owner("a"), owner("b")]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn responses_equal_stored_objects_for_every_client() {
-    let home = test_server();
+    let server = test_server();
     let metadata = json!({"labels": {}, "finalizers": [], "annotations": {"a": null}});
-    let (_, made) = home.post(GROUPS, group(metadata)).await;
+    let (_, made) = server.post(GROUPS, group(metadata)).await;
     assert_eq!((&made["status"], &made["metadata"]["labels"]), (&json!({}), &Value::Null));
     assert_eq!(made["metadata"]["annotations"], json!({"a": ""}));
     let path = format!("{GROUPS}/g");
-    assert_eq!(home.get(&path).await.1, made);
+    assert_eq!(server.get(&path).await.1, made);
     let merge = "application/merge-patch+json";
-    let (_, patched) = home.call("PATCH", &path, merge, r#"{"metadata":{"annotations":{"a":null}}}"#).await;
+    let (_, patched) = server.call("PATCH", &path, merge, r#"{"metadata":{"annotations":{"a":null}}}"#).await;
     assert_eq!(patched["metadata"]["annotations"], Value::Null);
     let status = format!("{path}/status");
-    let (_, patched) = home.call("PATCH", &status, merge, r#"{"status":{"conditions":[]}}"#).await;
+    let (_, patched) = server.call("PATCH", &status, merge, r#"{"status":{"conditions":[]}}"#).await;
     assert_eq!(patched["status"], json!({}));
-    assert_eq!(home.get(&path).await.1, patched);
+    assert_eq!(server.get(&path).await.1, patched);
 }

@@ -28,39 +28,39 @@ fn cron_job() -> Value {
     })
 }
 
-/// Every verb in turn: made, read, listed, watched, replaced, patched, its status written, deleted alone and with others.
-async fn all_verbs(home: &TestServer, collection: &str, object: Value, status: Value) {
+/// Every verb: create, get, list, watch, update, patch, status updates, delete and collection delete.
+async fn all_verbs(server: &TestServer, collection: &str, object: Value, status: Value) {
     let one = format!("{collection}/a");
-    let (code, made) = home.post(collection, object.clone()).await;
+    let (code, made) = server.post(collection, object.clone()).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
-    assert_eq!(home.get(&one).await.1, made);
-    assert_eq!(home.get(collection).await.1["items"], json!([made]));
+    assert_eq!(server.get(&one).await.1, made);
+    assert_eq!(server.get(collection).await.1["items"], json!([made]));
     let watch = http::Request::get(format!("{collection}?watch=1&timeoutSeconds=1")).body(Default::default()).unwrap();
-    let bytes = home.send(watch).await.into_body().collect().await.unwrap().to_bytes();
+    let bytes = server.send(watch).await.into_body().collect().await.unwrap().to_bytes();
     let event: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(event["object"], made);
-    let (code, put) = home.call("PUT", &one, "application/json", made.to_string()).await;
+    let (code, put) = server.call("PUT", &one, "application/json", made.to_string()).await;
     assert_eq!((code, &put), (StatusCode::OK, &made), "a write that changes nothing");
     let patch = json!({"metadata": {"labels": {"a": "b"}}, "status": status}).to_string();
-    let (code, patched) = home.call("PATCH", &one, "application/merge-patch+json", patch.clone()).await;
+    let (code, patched) = server.call("PATCH", &one, "application/merge-patch+json", patch.clone()).await;
     assert_eq!((code, &patched["metadata"]["labels"]["a"]), (StatusCode::OK, &json!("b")), "{patched}");
     assert_eq!(patched.get("status"), made.get("status"), "the status has a path of its own");
     let path = format!("{one}/status");
-    let (code, reported) = home.call("PATCH", &path, "application/merge-patch+json", patch).await;
+    let (code, reported) = server.call("PATCH", &path, "application/merge-patch+json", patch).await;
     assert_eq!((code, &reported["status"]), (StatusCode::OK, &status), "{reported}");
-    let (code, put) = home.call("PUT", &path, "application/json", reported.to_string()).await;
+    let (code, put) = server.call("PUT", &path, "application/json", reported.to_string()).await;
     assert_eq!((code, &put["spec"]), (StatusCode::OK, &made["spec"]));
-    assert_eq!(home.get(&path).await.1["status"], status);
-    assert_eq!(home.call("DELETE", &one, "", "").await.0, StatusCode::OK);
-    assert_eq!(home.get(&one).await.0, StatusCode::NOT_FOUND);
-    home.post(collection, object).await;
-    assert_eq!(home.call("DELETE", collection, "", "").await.0, StatusCode::OK);
-    assert_eq!(home.get(collection).await.1["items"], json!([]));
+    assert_eq!(server.get(&path).await.1["status"], status);
+    assert_eq!(server.call("DELETE", &one, "", "").await.0, StatusCode::OK);
+    assert_eq!(server.get(&one).await.0, StatusCode::NOT_FOUND);
+    server.post(collection, object).await;
+    assert_eq!(server.call("DELETE", collection, "", "").await.0, StatusCode::OK);
+    assert_eq!(server.get(collection).await.1["items"], json!([]));
 }
 
 // Shows: S000-01
 #[tokio::test(start_paused = true)]
-async fn a_composite_can_be_made_read_changed_and_deleted() {
+async fn every_verb_works_on_composites() {
     let condition = json!({
         "type": "CompositePodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": "",
         "lastTransitionTime": "2030-01-01T00:00:00Z",
@@ -70,22 +70,22 @@ async fn a_composite_can_be_made_read_changed_and_deleted() {
 
 // Shows: S000-01
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_can_be_made_read_changed_and_deleted() {
+async fn every_verb_works_on_cron_jobs() {
     all_verbs(&test_server(), CRON_JOBS, cron_job(), json!({"lastScheduleTime": "2030-01-01T00:00:00Z"})).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn composites_are_served_in_one_version_and_behind_their_gate() {
-    let home = test_server();
-    let (_, made) = home.post(COMPOSITES, composite()).await;
+    let server = test_server();
+    let (_, made) = server.post(COMPOSITES, composite()).await;
     assert_eq!(made["spec"]["disruptionMode"], json!({"single": {}}));
     assert_eq!(made["spec"]["preemptionPolicy"], "PreemptLowerPriority");
     let mut larger = made.clone();
     larger["spec"]["schedulingPolicy"]["gang"]["minGroupCount"] = json!(3);
-    let (code, status) = home.call("PUT", &format!("{COMPOSITES}/a"), "application/json", larger.to_string()).await;
+    let (code, status) = server.call("PUT", &format!("{COMPOSITES}/a"), "application/json", larger.to_string()).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(status["details"]["causes"][0]["field"], "spec.schedulingPolicy", "{status}");
-    assert_eq!(home.get(&COMPOSITES.replace("v1alpha3", "v1beta1")).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(server.get(&COMPOSITES.replace("v1alpha3", "v1beta1")).await.0, StatusCode::NOT_FOUND);
     let off = Gates::default().with(Gate::CompositePodGroup, false);
     let without = test_server_with_gates(Store::in_memory(HistoryLimits::default()), 1, off);
     assert_eq!(without.get(COMPOSITES).await.0, StatusCode::NOT_FOUND);
@@ -94,19 +94,19 @@ async fn composites_are_served_in_one_version_and_behind_their_gate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_counts_its_generations_and_is_judged_with_its_template() {
-    let home = test_server();
-    let (_, made) = home.post(CRON_JOBS, cron_job()).await;
+async fn a_cron_job_has_generations_and_is_validated_with_its_template() {
+    let server = test_server();
+    let (_, made) = server.post(CRON_JOBS, cron_job()).await;
     assert_eq!((&made["metadata"]["generation"], &made["spec"]["concurrencyPolicy"]), (&json!(1), &json!("Allow")));
     let one = format!("{CRON_JOBS}/a");
     let patch = json!({"spec": {"schedule": "@hourly"}}).to_string();
-    let (_, patched) = home.call("PATCH", &one, "application/merge-patch+json", patch).await;
+    let (_, patched) = server.call("PATCH", &one, "application/merge-patch+json", patch).await;
     assert_eq!(patched["metadata"]["generation"], 2);
     let mut bad = cron_job();
     bad["metadata"]["name"] = json!("b");
     bad["spec"]["schedule"] = json!("TZ=UTC * * * * *");
     bad["spec"]["jobTemplate"]["spec"]["template"]["spec"]["restartPolicy"] = json!("Always");
-    let (code, status) = home.post(CRON_JOBS, bad).await;
+    let (code, status) = server.post(CRON_JOBS, bad).await;
     let fields: Vec<&Value> =
         status["details"]["causes"].as_array().unwrap().iter().map(|cause| &cause["field"]).collect();
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);

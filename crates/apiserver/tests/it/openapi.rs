@@ -1,4 +1,4 @@
-//! The OpenAPI documents: whole, and with what clients look for.
+//! The OpenAPI documents: complete, and with the fields that clients read.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::test_server::{TestServer, test_server};
 
 /// Every document with the path of the API that it describes.
-async fn documents(home: &TestServer) -> Vec<(String, Value)> {
-    let (_, index) = home.get("/openapi/v3").await;
+async fn documents(server: &TestServer) -> Vec<(String, Value)> {
+    let (_, index) = server.get("/openapi/v3").await;
     let mut documents = Vec::new();
     for (path, entry) in index["paths"].as_object().unwrap() {
-        let (code, document) = home.get(entry["serverRelativeURL"].as_str().unwrap()).await;
+        let (code, document) = server.get(entry["serverRelativeURL"].as_str().unwrap()).await;
         assert_eq!(code, StatusCode::OK, "{path}");
         assert_eq!(document["openapi"], "3.0.0", "{path}");
         documents.push((path.clone(), document));
@@ -42,7 +42,7 @@ fn schema_of<'a>(document: &'a Value, kind: &Value) -> Option<&'a Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_reference_leads_to_a_schema_and_every_schema_is_used() {
+async fn every_reference_has_a_schema_and_every_schema_is_referenced() {
     for (path, document) in documents(&test_server()).await {
         let mut found = BTreeSet::new();
         references(&document, &mut found);
@@ -51,16 +51,16 @@ async fn every_reference_leads_to_a_schema_and_every_schema_is_used() {
             assert!(schema.is_some_and(Value::is_object), "{path}: {target}");
         }
         for name in document["components"]["schemas"].as_object().unwrap().keys() {
-            assert!(found.contains(&format!("#/components/schemas/{name}")), "{path}: nobody refers to {name}");
+            assert!(found.contains(&format!("#/components/schemas/{name}")), "{path}: {name} is not referenced");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_served_kind_has_its_schema_and_its_operations() {
-    let home = test_server();
-    let documents = documents(&home).await;
-    for resource in home.server.resources() {
+    let server = test_server();
+    let documents = documents(&server).await;
+    for resource in server.server.resources() {
         for version in resource.versions {
             let root = if resource.group.is_empty() {
                 format!("api/{version}")
@@ -102,13 +102,13 @@ async fn every_served_kind_has_its_schema_and_its_operations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn operations_have_names_of_their_own() {
-    let mut seen = BTreeSet::new();
+async fn operation_ids_are_unique() {
+    let mut ids = BTreeSet::new();
     for (_, document) in documents(&test_server()).await {
         for item in document["paths"].as_object().unwrap().values() {
             for (_, operation) in item.as_object().unwrap().iter().filter(|(method, _)| *method != "parameters") {
                 let name = operation["operationId"].as_str().unwrap().to_owned();
-                assert!(seen.insert(name.clone()), "{name} stands there twice");
+                assert!(ids.insert(name.clone()), "{name} is a duplicate");
             }
         }
     }
@@ -121,12 +121,12 @@ async fn operations_have_names_of_their_own() {
         "readSchedulingV1alpha3NamespacedWorkload",
         "replaceCoreV1Namespace",
     ] {
-        assert!(seen.contains(name), "{name}");
+        assert!(ids.contains(name), "{name}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn schemas_say_how_lists_merge_and_what_fields_mean() {
+async fn schemas_have_merge_markers_and_descriptions() {
     let documents = documents(&test_server()).await;
     let schemas = |path: &str| {
         let (_, document) = documents.iter().find(|(known, _)| known == path).unwrap();
@@ -157,32 +157,32 @@ async fn schemas_say_how_lists_merge_and_what_fields_mean() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_address_leads_to_the_document_of_today() {
-    let home = test_server();
+async fn an_outdated_address_redirects_to_the_current_document() {
+    let server = test_server();
     let request = |uri: &str, accept: &str| {
         Request::builder().uri(uri).header("accept", accept).body(bytes::Bytes::new()).unwrap()
     };
-    let old = home.send(request("/openapi/v3/apis/batch/v1?hash=OLD", "*/*")).await;
+    let old = server.send(request("/openapi/v3/apis/batch/v1?hash=OLD", "*/*")).await;
     assert_eq!(old.status(), StatusCode::MOVED_PERMANENTLY);
     let address = old.headers()["location"].to_str().unwrap();
-    let new = home.send(request(address, "application/json")).await;
+    let new = server.send(request(address, "application/json")).await;
     assert_eq!(new.status(), StatusCode::OK);
     assert!(new.headers()["cache-control"].to_str().unwrap().contains("immutable"));
     let protobuf = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
-    assert_eq!(home.send(request("/openapi/v3/apis/batch/v1", protobuf)).await.status(), StatusCode::NOT_ACCEPTABLE);
-    assert_eq!(home.send(request("/openapi/v3/apis/apps/v1", "*/*")).await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(server.send(request("/openapi/v3/apis/batch/v1", protobuf)).await.status(), StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(server.send(request("/openapi/v3/apis/apps/v1", "*/*")).await.status(), StatusCode::NOT_FOUND);
 }
 
-/// What kubectl asks for when version 3 does not know a kind.
+/// The document that kubectl requests when version 3 does not have a kind.
 #[tokio::test(start_paused = true)]
-async fn version_2_is_there_in_both_forms_and_names_no_kind() {
-    let home = test_server();
-    let (code, document) = home.get("/openapi/v2").await;
+async fn version_2_is_served_in_both_forms_without_kinds() {
+    let server = test_server();
+    let (code, document) = server.get("/openapi/v2").await;
     assert_eq!((code, &document["swagger"]), (StatusCode::OK, &"2.0".into()));
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let request = http::Request::get("/openapi/v2").header("accept", accept).body(bytes::Bytes::new()).unwrap();
-    let response = home.send(request).await;
-    // As kube-apiserver answers: a client in Go reads no media type with an `@`.
+    let response = server.send(request).await;
+    // As kube-apiserver: Go clients cannot parse a media type with an `@`.
     let want = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     assert_eq!(response.headers()["content-type"], want);
     let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();

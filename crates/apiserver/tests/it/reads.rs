@@ -14,16 +14,16 @@ fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-async fn make(home: &TestServer, pods: &[&str]) {
+async fn make(server: &TestServer, pods: &[&str]) {
     for name in pods {
-        home.pods().create(&PostParams::default(), &pod(name)).await.unwrap();
+        server.pods().create(&PostParams::default(), &pod(name)).await.unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_hold_what_the_selectors_mean() {
-    let home = test_server();
-    let pods = home.pods();
+async fn lists_contain_the_selected_objects() {
+    let server = test_server();
+    let pods = server.pods();
     for (name, value) in [("a", "1"), ("b", "2"), ("c", "1")] {
         pods.create(&PostParams::default(), &labelled(name, "tier", value)).await.unwrap();
     }
@@ -42,59 +42,59 @@ async fn lists_hold_what_the_selectors_mean() {
     let bad = refusal(pods.list(&ListParams::default().fields("spec.volumes=x")).await);
     assert_eq!(bad, (400, "field label \"spec.volumes\" not supported for Pod".to_owned()));
     assert_eq!(refusal(pods.list(&ListParams::default().labels("a in (")).await).0, 400);
-    let system: Api<Pod> = Api::namespaced(home.client.clone(), "kube-system");
+    let system: Api<Pod> = Api::namespaced(server.client.clone(), "kube-system");
     system.create(&PostParams::default(), &pod("d")).await.unwrap();
     assert_eq!(list(ListParams::default()).await, "a b c");
-    assert_eq!(Api::<Pod>::all(home.client.clone()).list(&ListParams::default()).await.unwrap().items.len(), 4);
+    assert_eq!(Api::<Pod>::all(server.client.clone()).list(&ListParams::default()).await.unwrap().items.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_show_one_state_whatever_is_written_meanwhile() {
-    let home = test_server();
-    make(&home, &["a", "b", "c", "d", "e"]).await;
-    let (_, first) = home.get(&format!("{PODS}?limit=2")).await;
+async fn pages_show_one_revision_despite_later_writes() {
+    let server = test_server();
+    make(&server, &["a", "b", "c", "d", "e"]).await;
+    let (_, first) = server.get(&format!("{PODS}?limit=2")).await;
     assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &3.into()));
-    home.pods().delete("c", &DeleteParams::default()).await.unwrap();
-    make(&home, &["bb"]).await;
+    server.pods().delete("c", &DeleteParams::default()).await.unwrap();
+    make(&server, &["bb"]).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
-    let (_, second) = home.get(&format!("{PODS}?limit=2&continue={token}")).await;
+    let (_, second) = server.get(&format!("{PODS}?limit=2&continue={token}")).await;
     assert_eq!(names(&second), ["c", "d"]);
     assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
     let token = second["metadata"]["continue"].as_str().unwrap();
-    let (_, third) = home.get(&format!("{PODS}?limit=2&continue={token}")).await;
+    let (_, third) = server.get(&format!("{PODS}?limit=2&continue={token}")).await;
     assert_eq!((names(&third), &third["metadata"]["continue"]), (vec!["e"], &Value::Null));
-    assert_eq!(names(&home.get(PODS).await.1), ["a", "b", "bb", "d", "e"]);
-    assert_eq!(home.get(&format!("{PODS}?continue=nonsense")).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(names(&server.get(PODS).await.1), ["a", "b", "bb", "d", "e"]);
+    assert_eq!(server.get(&format!("{PODS}?continue=nonsense")).await.0, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_whose_state_is_gone_offers_a_fresh_token() {
-    let home = test_server_with_limits(HistoryLimits {
+async fn a_page_of_a_compacted_revision_offers_a_new_token() {
+    let server = test_server_with_limits(HistoryLimits {
         max_history_bytes: 64 << 20,
         max_history_age: Duration::from_secs(60),
     });
-    make(&home, &["a", "b", "c"]).await;
-    let (_, first) = home.get(&format!("{PODS}?limit=1")).await;
+    make(&server, &["a", "b", "c"]).await;
+    let (_, first) = server.get(&format!("{PODS}?limit=1")).await;
     tokio::time::advance(Duration::from_secs(3600)).await;
-    make(&home, &["d"]).await;
+    make(&server, &["d"]).await;
     tokio::time::advance(Duration::from_secs(3600)).await;
-    make(&home, &["e"]).await;
+    make(&server, &["e"]).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
-    let (code, status) = home.get(&format!("{PODS}?limit=1&continue={token}")).await;
+    let (code, status) = server.get(&format!("{PODS}?limit=1&continue={token}")).await;
     assert_eq!((code, &status["reason"]), (StatusCode::GONE, &"Expired".into()), "{status}");
     let fresh = status["metadata"]["continue"].as_str().unwrap();
-    assert_eq!(names(&home.get(&format!("{PODS}?continue={fresh}")).await.1), ["b", "c", "d", "e"]);
+    assert_eq!(names(&server.get(&format!("{PODS}?continue={fresh}")).await.1), ["b", "c", "d", "e"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_as_old_or_as_new_as_asked() {
-    let home = test_server();
-    make(&home, &["a"]).await;
-    let version = home.store.revision();
-    make(&home, &["b"]).await;
+async fn a_list_has_the_requested_revision() {
+    let server = test_server();
+    make(&server, &["a"]).await;
+    let version = server.store.revision();
+    make(&server, &["b"]).await;
     let get = |query: String| {
-        let home = &home;
-        async move { home.get(&format!("{PODS}?{query}")).await }
+        let server = &server;
+        async move { server.get(&format!("{PODS}?{query}")).await }
     };
     let (_, exact) = get(format!("resourceVersion={version}&resourceVersionMatch=Exact")).await;
     assert_eq!((names(&exact), &exact["metadata"]["resourceVersion"]), (vec!["a"], &version.to_string().into()));
@@ -104,19 +104,19 @@ async fn a_list_is_as_old_or_as_new_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_does_not_come_is_a_timeout_after_three_seconds() {
-    let home = test_server();
+async fn a_revision_that_is_not_reached_is_a_timeout_after_three_seconds() {
+    let server = test_server();
     let before = tokio::time::Instant::now();
-    let (code, status) = home.get(&format!("{PODS}?resourceVersion=1000")).await;
+    let (code, status) = server.get(&format!("{PODS}?resourceVersion=1000")).await;
     assert_eq!(before.elapsed(), Duration::from_secs(3));
     assert_eq!(code, StatusCode::GATEWAY_TIMEOUT);
     assert_eq!(status["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_longer_than_a_frame_is_whole() {
-    let home = test_server();
+async fn a_list_longer_than_a_frame_is_complete() {
+    let server = test_server();
     let many: Vec<String> = (0..200).map(|index| format!("p{index:03}")).collect();
-    make(&home, &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    assert_eq!(names(&home.get(PODS).await.1), many);
+    make(&server, &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert_eq!(names(&server.get(PODS).await.1), many);
 }

@@ -1,4 +1,4 @@
-//! The manifests that the proposals print, posted as they stand in `examples/seeds`.
+//! The manifests of the proposals, posted as they are in `examples/seeds`.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ fn manifest(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Where an object of this kind is posted to, as a client finds it by discovery.
+/// The path to which an object of this kind is posted, as a client finds it by discovery.
 fn collection(document: &Value) -> String {
     let api_version = document["apiVersion"].as_str().unwrap();
     let api_version = api_version.replace("scheduling/", "scheduling.k8s.io/");
@@ -27,16 +27,16 @@ fn collection(document: &Value) -> String {
     format!("/{root}/{api_version}/namespaces/{namespace}/{kind}s")
 }
 
-/// Posts a file as strictly as kubectl does, in a namespace that is there. Code, answer and warnings.
-async fn post(home: &TestServer, name: &str) -> (StatusCode, Value, Vec<String>) {
+/// Posts a file with strict validation, as kubectl does, after creating its namespace. Returns code, body and warnings.
+async fn post(server: &TestServer, name: &str) -> (StatusCode, Value, Vec<String>) {
     let text = manifest(name);
     let document: Value = serde_saphyr::from_str(&text).unwrap();
     if let Some(namespace) = document["metadata"]["namespace"].as_str() {
-        home.post("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
+        server.post("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
     }
     let path = format!("{}?fieldValidation=Strict", collection(&document));
     let request = Request::post(path).header("content-type", "application/yaml").body(text.into());
-    read_response(home.send(request.unwrap()).await).await
+    read_response(server.send(request.unwrap()).await).await
 }
 
 fn older(version: &str, kind: &str) -> String {
@@ -55,8 +55,8 @@ fn older(version: &str, kind: &str) -> String {
 // Shows: S004-14
 // Shows: S004-15
 #[tokio::test(start_paused = true)]
-async fn every_manifest_of_the_proposals_is_accepted_and_what_is_old_in_it_is_told() {
-    let home = test_server();
+async fn every_manifest_of_the_proposals_is_accepted_with_warnings_about_old_forms() {
+    let server = test_server();
     let off = "spec.template.spec.workloadRef: dropped, because the feature gate JobWorkloadRef is off";
     let draft = |field: &str, write: &str| format!("spec.scheduling.{field}: a draft's spelling; write {write}");
     let wants: Vec<(&str, Vec<String>)> = vec![
@@ -97,14 +97,14 @@ async fn every_manifest_of_the_proposals_is_accepted_and_what_is_old_in_it_is_to
         ("004-job-plain", vec![]),
     ];
     for (name, want) in &wants {
-        let (code, answer, warned) = post(&home, name).await;
-        assert_eq!(code, StatusCode::CREATED, "{name}: {answer}");
+        let (code, response, warned) = post(&server, name).await;
+        assert_eq!(code, StatusCode::CREATED, "{name}: {response}");
         assert_eq!(&warned, want, "{name}");
     }
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/seeds");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut files: Vec<String> = files.filter_map(|file| file.strip_suffix(".yaml").map(str::to_owned)).collect();
-    // The server has no JobSets; `phalanx compile` is what takes them.
+    // The server does not serve JobSets. `phalanx compile` accepts them.
     files.retain(|file| !file.starts_with("004-jobset"));
     let mut posted: Vec<String> = wants.iter().map(|(name, _)| (*name).to_owned()).collect();
     files.sort();
@@ -116,32 +116,32 @@ async fn every_manifest_of_the_proposals_is_accepted_and_what_is_old_in_it_is_to
 // Shows: S002-24
 // Shows: S002-44
 #[tokio::test(start_paused = true)]
-async fn what_the_manifests_ask_for_is_kept_in_the_present_form() {
-    let home = test_server();
+async fn the_manifests_are_stored_in_the_current_form() {
+    let server = test_server();
     for name in ["002-priorityclass", "002-workload", "002-podgroup-priority", "002-podgroup-topology", "003-workload"]
     {
-        assert_eq!(post(&home, name).await.0, StatusCode::CREATED, "{name}");
+        assert_eq!(post(&server, name).await.0, StatusCode::CREATED, "{name}");
     }
-    let (_, answered, _) = post(&home, "003-podgroup").await;
-    assert_eq!(answered["spec"]["podGroupTemplateRef"]["name"], "pd-1-template", "{answered}");
+    let (_, created, _) = post(&server, "003-podgroup").await;
+    assert_eq!(created["spec"]["podGroupTemplateRef"]["name"], "pd-1-template", "{created}");
     let beta = |namespace: &str, rest: &str| format!("/apis/scheduling.k8s.io/v1beta1/namespaces/{namespace}/{rest}");
-    let (_, workload) = home.get(&beta("some-ns", "workloads/training-job-workload")).await;
+    let (_, workload) = server.get(&beta("some-ns", "workloads/training-job-workload")).await;
     assert_eq!(workload["spec"]["podGroupTemplates"][0]["disruptionMode"], json!({"all": {}}));
     let old = "/apis/scheduling.k8s.io/v1alpha2/namespaces/some-ns/workloads/training-job-workload";
-    let (_, read) = home.get(old).await;
+    let (_, read) = server.get(old).await;
     let printed: Value = serde_saphyr::from_str(&manifest("002-workload")).unwrap();
     assert_eq!((&read["spec"], &read["apiVersion"]), (&printed["spec"], &printed["apiVersion"]));
-    let (_, group) = home.get(&beta("ns-1", "podgroups/job-1")).await;
+    let (_, group) = server.get(&beta("ns-1", "podgroups/job-1")).await;
     assert_eq!(group["spec"]["priority"], 1_000_000);
-    let (_, group) = home.get(&beta("default", "podgroups/example-podgroup")).await;
+    let (_, group) = server.get(&beta("default", "podgroups/example-podgroup")).await;
     assert_eq!(group["spec"]["schedulingConstraints"]["topology"][0]["key"], "topology.example.com/rack");
-    let (_, group) = home.get(&beta("ns-1", "podgroups/pd-1")).await;
+    let (_, group) = server.get(&beta("ns-1", "podgroups/pd-1")).await;
     assert_eq!(
         group["spec"]["workloadRef"],
         json!({"workloadName": "training-workload", "templateName": "pd-1-template"})
     );
-    assert_eq!(group["spec"]["schedulingPolicy"], json!({"gang": {"minCount": 2}}), "its template says so");
-    assert_eq!(group.get("status"), Some(&json!({})), "a new group has none yet");
+    assert_eq!(group["spec"]["schedulingPolicy"], json!({"gang": {"minCount": 2}}), "from its template");
+    assert_eq!(group.get("status"), Some(&json!({})), "a new group has an empty status");
 }
 
 // Shows: S001-01
@@ -152,8 +152,8 @@ async fn what_the_manifests_ask_for_is_kept_in_the_present_form() {
 async fn a_jobs_reference_is_kept_while_its_gate_is_on() {
     let gates = Gates::default().with(Gate::JobWorkloadRef, true);
     let store = Store::in_memory(HistoryLimits::default());
-    let home = test_server_with_gates(store.clone(), 1, gates);
-    let (code, job, warned) = post(&home, "001-job-1").await;
+    let server = test_server_with_gates(store.clone(), 1, gates);
+    let (code, job, warned) = post(&server, "001-job-1").await;
     assert_eq!((code, warned.len()), (StatusCode::CREATED, 2), "{job} {warned:?}");
     let reference =
         json!({"apiVersion": "scheduling.k8s.io/v1alpha1", "name": "w-job-1", "namespace": "demo-workload"});
@@ -161,9 +161,9 @@ async fn a_jobs_reference_is_kept_while_its_gate_is_on() {
     let jobs = "/apis/batch/v1/namespaces/demo-workload/jobs";
     let mut other = job.clone();
     other["spec"]["workloadRef"]["name"] = json!("another");
-    let (code, status) = home.call("PUT", &format!("{jobs}/job-1"), "application/json", other.to_string()).await;
+    let (code, status) = server.call("PUT", &format!("{jobs}/job-1"), "application/json", other.to_string()).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
-    // The gate goes off: what is stored stays, also through a write of something else, and is there when it is on again.
+    // The gate is switched off: the stored field stays, also after a write of another field, and returns with the gate.
     let off = test_server_with_gates(store.clone(), 2, Gates::default());
     let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
     let (code, job) = off.call("PATCH", &format!("{jobs}/job-1"), "application/merge-patch+json", patch).await;

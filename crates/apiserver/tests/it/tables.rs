@@ -1,4 +1,4 @@
-//! Tables and partial metadata: what kubectl prints, and what clients ask for that need no more.
+//! Tables, as kubectl prints them, and partial metadata.
 
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -14,16 +14,16 @@ const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/work
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
-async fn get_as(home: &TestServer, accept: &str, path: &str) -> (StatusCode, Value) {
+async fn get_as(server: &TestServer, accept: &str, path: &str) -> (StatusCode, Value) {
     let request = Request::builder().uri(path).header("accept", accept).body(bytes::Bytes::new()).unwrap();
-    let response = home.send(request).await;
+    let response = server.send(request).await;
     let code = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (code, serde_json::from_slice(&body).unwrap())
 }
 
-async fn table(home: &TestServer, path: &str) -> Value {
-    let (code, table) = get_as(home, TABLE, path).await;
+async fn table(server: &TestServer, path: &str) -> Value {
+    let (code, table) = get_as(server, TABLE, path).await;
     assert_eq!((code, &table["kind"]), (StatusCode::OK, &"Table".into()), "{table}");
     table
 }
@@ -48,21 +48,21 @@ fn cells(table: &Value) -> String {
     texts.join("|")
 }
 
-async fn post(home: &TestServer, path: &str, object: Value) {
-    let (code, answer) = home.post(path, object).await;
-    assert_eq!(code, StatusCode::CREATED, "{answer}");
+async fn post(server: &TestServer, path: &str, object: Value) {
+    let (code, object) = server.post(path, object).await;
+    assert_eq!(code, StatusCode::CREATED, "{object}");
 }
 
-async fn put_status(home: &TestServer, path: &str, status: Value) {
-    let (code, answer) = home
+async fn put_status(server: &TestServer, path: &str, status: Value) {
+    let (code, object) = server
         .call("PATCH", &format!("{path}/status"), "application/merge-patch+json", json!({"status": status}).to_string())
         .await;
-    assert_eq!(code, StatusCode::OK, "{answer}");
+    assert_eq!(code, StatusCode::OK, "{object}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_kind_has_its_columns() {
-    let home = test_server();
+    let server = test_server();
     for (path, want) in [
         (PODS, "Name Ready Status Restarts Age [IP] [Node] [Nominated Node] [Readiness Gates]"),
         (
@@ -81,7 +81,7 @@ async fn every_kind_has_its_columns() {
             "Name Schedule Timezone Suspend Active Last Schedule Age [Containers] [Images] [Selector]",
         ),
     ] {
-        let table = table(&home, path).await;
+        let table = table(&server, path).await;
         assert_eq!(columns(&table), want, "{path}");
         let first = &table["columnDefinitions"][0];
         assert!(first["description"].as_str().is_some_and(|text| !text.is_empty()), "{path}");
@@ -96,10 +96,10 @@ async fn every_kind_has_its_columns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_say_what_objects_are_doing() {
-    let home = test_server();
-    post(&home, CLASSES, json!({"metadata": {"name": "high"}, "value": 1000, "globalDefault": true})).await;
-    post(&home, "/api/v1/nodes", json!({
+async fn rows_show_the_state_of_objects() {
+    let server = test_server();
+    post(&server, CLASSES, json!({"metadata": {"name": "high"}, "value": 1000, "globalDefault": true})).await;
+    post(&server, "/api/v1/nodes", json!({
         "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/control-plane": "", "kubernetes.io/role": "gpu"}},
         "spec": {"unschedulable": true},
         "status": {
@@ -111,25 +111,25 @@ async fn rows_say_what_objects_are_doing() {
         },
     })).await;
     post(
-        &home,
+        &server,
         WORKLOADS,
         json!({"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [
         {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}]}}),
     )
     .await;
     post(
-        &home,
+        &server,
         GROUPS,
         json!({"metadata": {"name": "g"}, "spec": {
         "workloadRef": {"workloadName": "w", "templateName": "t"}, "schedulingPolicy": {"gang": {"minCount": 2}}}}),
     )
     .await;
     post(
-        &home,
+        &server,
         EVENTS,
         json!({"metadata": {"name": "e"}, "type": "Warning", "reason": "FailedScheduling",
         "involvedObject": {"kind": "Pod", "name": "a", "namespace": "default", "fieldPath": "spec"},
-        "source": {"component": "scheduler", "host": "n"}, "message": " no room\n", "count": 3,
+        "source": {"component": "scheduler", "host": "n"}, "message": " no fit\n", "count": 3,
         "firstTimestamp": "2029-12-31T23:58:00Z", "lastTimestamp": "2029-12-31T23:59:58Z"}),
     )
     .await;
@@ -143,9 +143,9 @@ async fn rows_say_what_objects_are_doing() {
         (&format!("{CLASSES}/high"), "high|1000|true|3m12s|PreemptLowerPriority"),
         (&format!("{WORKLOADS}/w"), "w|3m12s"),
         (&format!("{GROUPS}/g"), "g|Gang|w|Pending|3m12s"),
-        (&format!("{EVENTS}/e"), "3m14s|Warning|FailedScheduling|pod/a|spec|scheduler, n|no room|5m12s|3|e"),
+        (&format!("{EVENTS}/e"), "3m14s|Warning|FailedScheduling|pod/a|spec|scheduler, n|no fit|5m12s|3|e"),
     ] {
-        assert_eq!(cells(&table(&home, path).await), want, "{path}");
+        assert_eq!(cells(&table(&server, path).await), want, "{path}");
     }
     for (condition, want) in [
         (json!({"type": "PodGroupInitiallyScheduled", "status": "False"}), "Unschedulable"),
@@ -156,40 +156,40 @@ async fn rows_say_what_objects_are_doing() {
         for (name, value) in [("reason", "Because"), ("message", ""), ("lastTransitionTime", "2030-01-01T00:00:00Z")] {
             condition[name] = value.into();
         }
-        put_status(&home, &format!("{GROUPS}/g"), json!({"conditions": [condition]})).await;
-        assert_eq!(table(&home, &format!("{GROUPS}/g")).await["rows"][0]["cells"][3], want);
+        put_status(&server, &format!("{GROUPS}/g"), json!({"conditions": [condition]})).await;
+        assert_eq!(table(&server, &format!("{GROUPS}/g")).await["rows"][0]["cells"][3], want);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_jobs_row_follows_its_status() {
-    let home = test_server();
+    let server = test_server();
     let mut job = job_document("j");
     job["spec"]["parallelism"] = 3.into();
     job["spec"]["suspend"] = true.into();
-    post(&home, JOBS, job).await;
-    let uid = home.get(&format!("{JOBS}/j")).await.1["metadata"]["uid"].as_str().unwrap().to_owned();
+    post(&server, JOBS, job).await;
+    let uid = server.get(&format!("{JOBS}/j")).await.1["metadata"]["uid"].as_str().unwrap().to_owned();
     let path = format!("{JOBS}/j");
-    let row = cells(&table(&home, &path).await);
+    let row = cells(&table(&server, &path).await);
     assert_eq!(row, format!("j|Running|0/1 of 3||0s|main|busybox|batch.kubernetes.io/controller-uid={uid}"));
     let condition =
         |kind: &str| json!([{"type": kind, "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
-    put_status(&home, &path, json!({"conditions": condition("Suspended")})).await;
-    assert!(cells(&table(&home, &path).await).starts_with("j|Suspended|"));
+    put_status(&server, &path, json!({"conditions": condition("Suspended")})).await;
+    assert!(cells(&table(&server, &path).await).starts_with("j|Suspended|"));
     put_status(
-        &home,
+        &server,
         &path,
         json!({"conditions": condition("SuccessCriteriaMet"), "startTime": "2030-01-01T00:00:00Z"}),
     )
     .await;
     tokio::time::advance(Duration::from_secs(90)).await;
-    assert!(cells(&table(&home, &path).await).starts_with("j|SuccessCriteriaMet|0/1 of 3|90s|90s|"));
+    assert!(cells(&table(&server, &path).await).starts_with("j|SuccessCriteriaMet|0/1 of 3|90s|90s|"));
 }
 
-/// What kubectl has always printed about pods, which people and scripts know by heart.
+/// The output of kubectl for pods, which people and scripts depend on.
 #[tokio::test(start_paused = true)]
-async fn a_pods_row_tells_what_its_containers_are_doing() {
-    let home = test_server();
+async fn a_pods_row_shows_the_state_of_its_containers() {
+    let server = test_server();
     let container = |name: &str, ready: bool, state: Value, restarts: i64| json!({"name": name, "ready": ready, "restartCount": restarts, "image": "i", "imageID": "", "state": state});
     let running = || json!({"running": {"startedAt": "2030-01-01T00:00:00Z"}});
     let ended = |reason: &str, code: i64| json!({"terminated": {"exitCode": code, "reason": reason}});
@@ -217,7 +217,7 @@ async fn a_pods_row_tells_what_its_containers_are_doing() {
             "0/3|Init:ExitCode:3|0",
         ),
         (
-            "sidecar is up, containers are being made",
+            "sidecar is running, containers are being created",
             json!({"initContainerStatuses": [container("init", true, ended("Completed", 0), 0), sidecar],
                    "containerStatuses": [container("main", false, waits("ContainerCreating"), 0)]}),
             "1/3|ContainerCreating|0",
@@ -228,19 +228,19 @@ async fn a_pods_row_tells_what_its_containers_are_doing() {
             "1/3|Running|2 (60s ago)",
         ),
         (
-            "a step that is done was restarted",
+            "a completed init container was restarted",
             json!({"phase": "Running", "containerStatuses": [restarted],
                    "initContainerStatuses": [container("init", true, ended("Completed", 0), 7), sidecar]}),
             "2/3|Running|2 (60s ago)",
         ),
         (
-            "one is done, one runs, ready",
+            "one completed, one runs, ready",
             json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
                    "containerStatuses": [container("main", true, running(), 0), container("aux", false, ended("Completed", 0), 0)]}),
             "1/3|Running|0",
         ),
         (
-            "one is done, one runs, not ready",
+            "one completed, one runs, not ready",
             json!({"phase": "Running",
                    "containerStatuses": [container("main", true, running(), 0), container("aux", false, ended("Completed", 0), 0)]}),
             "1/3|NotReady|0",
@@ -266,21 +266,21 @@ async fn a_pods_row_tells_what_its_containers_are_doing() {
         pod["spec"]["initContainers"] =
             json!([{"name": "init", "image": "i"}, {"name": "side", "image": "i", "restartPolicy": "Always"}]);
         pod["spec"]["nodeName"] = "n".into();
-        post(&home, PODS, pod).await;
+        post(&server, PODS, pod).await;
         let path = format!("{PODS}/{name}");
-        put_status(&home, &path, status).await;
-        let row = cells(&table(&home, &path).await);
+        put_status(&server, &path, status).await;
+        let row = cells(&table(&server, &path).await);
         assert_eq!(row, format!("{name}|{want}|0s|<none>|n|<none>|<none>"), "{case}");
     }
-    home.call("DELETE", &format!("{PODS}/p6"), "", "").await;
-    assert!(cells(&table(&home, &format!("{PODS}/p6")).await).starts_with("p6|1/3|Terminating|"));
+    server.call("DELETE", &format!("{PODS}/p6"), "", "").await;
+    assert!(cells(&table(&server, &format!("{PODS}/p6")).await).starts_with("p6|1/3|Terminating|"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_carry_as_much_of_the_object_as_asked_for() {
-    let home = test_server();
-    post(&home, PODS, pod_document("a")).await;
-    let stored = home.get(&format!("{PODS}/a")).await.1;
+async fn rows_contain_as_much_of_the_object_as_requested() {
+    let server = test_server();
+    post(&server, PODS, pod_document("a")).await;
+    let stored = server.get(&format!("{PODS}/a")).await.1;
     let partial =
         json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": stored["metadata"]});
     for (query, want) in [
@@ -290,63 +290,63 @@ async fn rows_carry_as_much_of_the_object_as_asked_for() {
         ("?includeObject=Object", &stored),
     ] {
         for path in [format!("{PODS}{query}"), format!("{PODS}/a{query}")] {
-            assert_eq!(table(&home, &path).await["rows"][0]["object"], *want, "{path}");
+            assert_eq!(table(&server, &path).await["rows"][0]["object"], *want, "{path}");
         }
     }
-    assert_eq!(get_as(&home, TABLE, &format!("{PODS}?includeObject=x")).await.0, StatusCode::BAD_REQUEST);
-    let (code, status) = get_as(&home, TABLE, &format!("{PODS}/b")).await;
-    assert_eq!((code, &status["kind"]), (StatusCode::NOT_FOUND, &"Status".into()), "a refusal is no table");
+    assert_eq!(get_as(&server, TABLE, &format!("{PODS}?includeObject=x")).await.0, StatusCode::BAD_REQUEST);
+    let (code, status) = get_as(&server, TABLE, &format!("{PODS}/b")).await;
+    assert_eq!((code, &status["kind"]), (StatusCode::NOT_FOUND, &"Status".into()), "a refusal is not a table");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_table_has_pages_like_a_list() {
-    let home = test_server();
+    let server = test_server();
     for name in ["a", "b", "c"] {
-        post(&home, PODS, pod_document(name)).await;
+        post(&server, PODS, pod_document(name)).await;
     }
-    let first = table(&home, &format!("{PODS}?limit=2")).await;
+    let first = table(&server, &format!("{PODS}?limit=2")).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
-    let second = table(&home, &format!("{PODS}?limit=2&continue={token}")).await;
+    let second = table(&server, &format!("{PODS}?limit=2&continue={token}")).await;
     assert_eq!(first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]);
     assert_eq!((first["rows"].as_array().unwrap().len(), cells(&second).split('|').next()), (2, Some("c")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn partial_metadata_is_metadata_and_nothing_else() {
-    let home = test_server();
-    post(&home, PODS, pod_document("a")).await;
-    let stored = home.get(&format!("{PODS}/a")).await.1;
-    let (_, one) = get_as(&home, PARTIAL, &format!("{PODS}/a")).await;
+async fn partial_metadata_is_only_metadata() {
+    let server = test_server();
+    post(&server, PODS, pod_document("a")).await;
+    let stored = server.get(&format!("{PODS}/a")).await.1;
+    let (_, one) = get_as(&server, PARTIAL, &format!("{PODS}/a")).await;
     let want = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": stored["metadata"]});
     assert_eq!(one, want);
-    let (_, list) = get_as(&home, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", PODS).await;
+    let (_, list) = get_as(&server, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", PODS).await;
     assert_eq!((&list["kind"], &list["items"]), (&"PartialObjectMetadataList".into(), &json!([want])));
     assert!(list["metadata"]["resourceVersion"].is_string());
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_only_protobuf_gets_406() {
-    let home = test_server();
-    let (code, status) = get_as(&home, "application/vnd.kubernetes.protobuf", PODS).await;
+async fn a_client_that_accepts_only_protobuf_gets_406() {
+    let server = test_server();
+    let (code, status) = get_as(&server, "application/vnd.kubernetes.protobuf", PODS).await;
     assert_eq!((code, &status["reason"]), (StatusCode::NOT_ACCEPTABLE, &"NotAcceptable".into()));
 }
 
 /// The events of a watch that ends after a second, in this form.
-async fn watch(home: &TestServer, accept: &str, query: &str) -> Vec<Value> {
+async fn watch(server: &TestServer, accept: &str, query: &str) -> Vec<Value> {
     let uri = format!("{PODS}?watch=true&timeoutSeconds=1&{query}");
     let request = Request::builder().uri(uri).header("accept", accept).body(bytes::Bytes::new()).unwrap();
-    let body = home.send(request).await.into_body().collect().await.unwrap().to_bytes();
+    let body = server.send(request).await.into_body().collect().await.unwrap().to_bytes();
     serde_json::Deserializer::from_slice(&body).into_iter().collect::<Result<_, _>>().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watched_table_has_one_row_per_event_and_columns_once() {
-    let home = test_server();
+    let server = test_server();
     for name in ["a", "b"] {
-        post(&home, PODS, pod_document(name)).await;
+        post(&server, PODS, pod_document(name)).await;
     }
     let query = "allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-    let events = watch(&home, TABLE, query).await;
+    let events = watch(&server, TABLE, query).await;
     let texts: Vec<String> = events
         .iter()
         .map(|event| {
@@ -360,43 +360,43 @@ async fn a_watched_table_has_one_row_per_event_and_columns_once() {
         })
         .collect();
     assert_eq!(texts, ["ADDED 9 a -", "ADDED 0 b -", "BOOKMARK 0 - true", "BOOKMARK 0 - -"]);
-    let partial = watch(&home, PARTIAL, "").await;
+    let partial = watch(&server, PARTIAL, "").await;
     assert_eq!(partial.len(), 2);
     assert_eq!(partial[0]["object"]["kind"], "PartialObjectMetadata");
     assert!(partial[0]["object"].get("spec").is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_answers_in_the_form_asked_for() {
-    let home = test_server();
+async fn the_response_to_a_write_has_the_requested_form() {
+    let server = test_server();
     for query in ["?dryRun=All", ""] {
         let request = Request::post(format!("{PODS}{query}")).header("accept", PARTIAL);
         let request = request.body(bytes::Bytes::from(pod_document("a").to_string())).unwrap();
-        let body = home.send(request).await.into_body().collect().await.unwrap().to_bytes();
-        let answer: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!((&answer["kind"], &answer["metadata"]["name"]), (&"PartialObjectMetadata".into(), &"a".into()));
+        let body = server.send(request).await.into_body().collect().await.unwrap().to_bytes();
+        let object: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&object["kind"], &object["metadata"]["name"]), (&"PartialObjectMetadata".into(), &"a".into()));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn composites_and_cron_jobs_show_what_upstream_shows() {
-    let home = test_server();
+async fn composites_and_cron_jobs_have_upstreams_columns() {
+    let server = test_server();
     let composites = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
     let reference = json!({"workloadName": "w", "templateName": "t"});
     let spec = json!({"workloadRef": reference, "schedulingPolicy": {"gang": {"minGroupCount": 2}}});
-    post(&home, composites, json!({"metadata": {"name": "a"}, "spec": spec})).await;
-    assert_eq!(cells(&table(&home, composites).await), "a|Gang|w|0s");
+    post(&server, composites, json!({"metadata": {"name": "a"}, "spec": spec})).await;
+    assert_eq!(cells(&table(&server, composites).await), "a|Gang|w|0s");
     let cron_jobs = "/apis/batch/v1/namespaces/default/cronjobs";
     let template = json!({"spec": job_document("x")["spec"]});
     let mut cron_job = json!({"metadata": {"name": "a"}, "spec": {"schedule": "@daily", "jobTemplate": template}});
-    post(&home, cron_jobs, cron_job.clone()).await;
-    let shown = table(&home, cron_jobs).await;
-    assert_eq!(cells(&shown), "a|@daily|<none>|False|0|<none>|0s|main|busybox|<none>");
+    post(&server, cron_jobs, cron_job.clone()).await;
+    let row = table(&server, cron_jobs).await;
+    assert_eq!(cells(&row), "a|@daily|<none>|False|0|<none>|0s|main|busybox|<none>");
     let types: Vec<&Value> =
-        shown["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["type"]).take(6).collect();
+        row["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["type"]).take(6).collect();
     assert_eq!(types, ["string", "string", "string", "boolean", "integer", "string"]);
     put_status(
-        &home,
+        &server,
         &format!("{cron_jobs}/a"),
         json!({
             "active": [{"kind": "Job", "name": "a-1"}], "lastScheduleTime": "2029-12-31T23:00:00Z",
@@ -405,7 +405,7 @@ async fn composites_and_cron_jobs_show_what_upstream_shows() {
     .await;
     cron_job["spec"]["timeZone"] = json!("Europe/Berlin");
     cron_job["spec"]["suspend"] = json!(true);
-    home.call("PUT", &format!("{cron_jobs}/a"), "application/json", cron_job.to_string()).await;
-    let shown = cells(&table(&home, cron_jobs).await);
-    assert_eq!(shown, "a|@daily|Europe/Berlin|True|1|60m|0s|main|busybox|<none>");
+    server.call("PUT", &format!("{cron_jobs}/a"), "application/json", cron_job.to_string()).await;
+    let row = cells(&table(&server, cron_jobs).await);
+    assert_eq!(row, "a|@daily|Europe/Berlin|True|1|60m|0s|main|busybox|<none>");
 }

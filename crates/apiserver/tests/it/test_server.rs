@@ -1,4 +1,4 @@
-//! A server for one test, and the few things that most tests say.
+//! A server for one test, and common objects and requests.
 
 use std::sync::Arc;
 
@@ -41,22 +41,22 @@ pub fn test_server_with_limits(limits: HistoryLimits) -> TestServer {
     test_server_on(Store::in_memory(limits), 1)
 }
 
-/// A server on a store that others may use too.
+/// A server on a store that may have other users.
 pub fn test_server_on(store: Store, seed: u64) -> TestServer {
     test_server_at(store, seed, START_TIME)
 }
 
-/// The same with features switched on or off.
+/// The same with feature gates.
 pub fn test_server_with_gates(store: Store, seed: u64, gates: Gates) -> TestServer {
     with_client(server_from(&store, seed, START_TIME, gates).unwrap(), store)
 }
 
-/// The same, which binds pods wherever it is told to.
+/// The same without the capacity check of binds.
 pub fn test_server_without_capacity_check(store: Store, seed: u64) -> TestServer {
     with_client(server_on(&store, seed).unwrap().without_capacity_check(), store)
 }
 
-/// The same, beginning at `time`.
+/// The same, starting at `time`.
 pub fn test_server_at(store: Store, seed: u64, time: &str) -> TestServer {
     with_client(server_from(&store, seed, time, Gates::default()).unwrap(), store)
 }
@@ -66,12 +66,12 @@ fn with_client(server: ApiServer, store: Store) -> TestServer {
     TestServer { server, store, client }
 }
 
-/// The same, when it may not come to be.
+/// The same, or the error.
 pub fn server_on(store: &Store, seed: u64) -> Result<ApiServer, BootstrapError> {
     server_from(store, seed, START_TIME, Gates::default())
 }
 
-/// The same, whose writes wait for a thread.
+/// The same with a writer thread.
 pub fn test_server_on_thread(store: Store, seed: u64) -> (TestServer, WriterThread) {
     let (committer, writer) = Committer::on_thread(store.clone(), |error| panic!("{error}"));
     let server = server_with(&store, committer, seed, START_TIME, Gates::default()).unwrap();
@@ -113,7 +113,7 @@ impl TestServer {
         self.server.clone().oneshot(request.map(http_body_util::Full::new)).await.unwrap()
     }
 
-    /// Sends JSON (or whatever `body` is) and reads the whole answer.
+    /// Sends `body` and reads the whole response.
     pub async fn call(
         &self,
         method: &str,
@@ -137,7 +137,7 @@ impl TestServer {
     }
 }
 
-/// Code, answer, and the texts of the warnings.
+/// Code, body and warnings.
 pub async fn read_response(response: Response<phalanx_apiserver::Body>) -> (StatusCode, Value, Vec<String>) {
     let code = response.status();
     let text = |header: &http::HeaderValue| {

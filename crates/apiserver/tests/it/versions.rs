@@ -1,4 +1,4 @@
-//! One object in every version it is served in.
+//! One object in every served version.
 
 use http::StatusCode;
 use http_body_util::BodyExt;
@@ -23,15 +23,15 @@ fn without_version(mut object: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_is_the_same_in_every_version_served() {
-    let home = test_server();
-    let (code, alpha) = home.post(ALPHA, group("v1alpha3", "a")).await;
+    let server = test_server();
+    let (code, alpha) = server.post(ALPHA, group("v1alpha3", "a")).await;
     assert_eq!((code, &alpha["apiVersion"]), (StatusCode::CREATED, &json!("scheduling.k8s.io/v1alpha3")), "{alpha}");
-    let (_, beta) = home.get(&format!("{BETA}/a")).await;
+    let (_, beta) = server.get(&format!("{BETA}/a")).await;
     assert_eq!(beta["apiVersion"], "scheduling.k8s.io/v1beta1");
     assert_eq!(without_version(beta.clone()), without_version(alpha.clone()));
-    let (_, alpha) = home.get(&format!("{ALPHA}/a")).await;
+    let (_, alpha) = server.get(&format!("{ALPHA}/a")).await;
     assert_eq!(without_version(beta), without_version(alpha));
-    let (_, list) = home.get(ALPHA).await;
+    let (_, list) = server.get(ALPHA).await;
     assert_eq!(
         (&list["apiVersion"], &list["items"][0]["apiVersion"]),
         (&json!("scheduling.k8s.io/v1alpha3"), &json!("scheduling.k8s.io/v1alpha3"))
@@ -39,18 +39,18 @@ async fn an_object_is_the_same_in_every_version_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_and_watches_speak_the_version_of_their_path() {
-    let home = test_server();
-    home.post(BETA, group("v1beta1", "a")).await;
+async fn writes_and_watches_use_the_version_of_their_path() {
+    let server = test_server();
+    server.post(BETA, group("v1beta1", "a")).await;
     let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}).to_string();
-    let (code, patched) = home.call("PATCH", &format!("{ALPHA}/a"), "application/merge-patch+json", patch).await;
+    let (code, patched) = server.call("PATCH", &format!("{ALPHA}/a"), "application/merge-patch+json", patch).await;
     assert_eq!((code, &patched["apiVersion"]), (StatusCode::OK, &json!("scheduling.k8s.io/v1alpha3")), "{patched}");
-    let (code, _) = home.call("PUT", &format!("{ALPHA}/a"), "application/json", patched.to_string()).await;
+    let (code, _) = server.call("PUT", &format!("{ALPHA}/a"), "application/json", patched.to_string()).await;
     assert_eq!(code, StatusCode::OK);
-    let (code, _) = home.call("PUT", &format!("{BETA}/a"), "application/json", patched.to_string()).await;
+    let (code, _) = server.call("PUT", &format!("{BETA}/a"), "application/json", patched.to_string()).await;
     assert_eq!(code, StatusCode::BAD_REQUEST, "the body is in another version than the path");
     let request = http::Request::get(format!("{ALPHA}?watch=1&timeoutSeconds=1")).body(Default::default()).unwrap();
-    let bytes = home.send(request).await.into_body().collect().await.unwrap().to_bytes();
+    let bytes = server.send(request).await.into_body().collect().await.unwrap().to_bytes();
     let event: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(
         (&event["type"], &event["object"]["apiVersion"]),

@@ -11,9 +11,9 @@ use crate::test_server::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_created_object_reads_back_completed_and_stamped() {
-    let home = test_server();
-    let made = home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
+async fn a_created_object_has_defaults_and_system_fields() {
+    let server = test_server();
+    let made = server.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let meta = &made.metadata;
     assert_eq!(meta.namespace.as_deref(), Some("default"));
     assert_eq!(meta.generation, Some(1));
@@ -23,36 +23,36 @@ async fn a_created_object_reads_back_completed_and_stamped() {
     assert_eq!((spec.restart_policy.as_deref(), spec.priority), (Some("Always"), Some(0)));
     let status = made.status.as_ref().unwrap();
     assert_eq!((status.phase.as_deref(), status.qos_class.as_deref()), (Some("Pending"), Some("BestEffort")));
-    assert_eq!(home.pods().get("a").await.unwrap(), made);
+    assert_eq!(server.pods().get("a").await.unwrap(), made);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_object_of_the_same_name_is_refused() {
-    let home = test_server();
-    home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
-    let again = home.pods().create(&PostParams::default(), &pod("a")).await;
+    let server = test_server();
+    server.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
+    let again = server.pods().create(&PostParams::default(), &pod("a")).await;
     assert_eq!(refusal(again), (409, "pods \"a\" already exists".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn generated_names_have_five_characters_and_a_base_that_fits() {
-    let home = test_server();
-    for (base, kept) in [("trainer-", "trainer-".to_owned()), (&"x".repeat(80), "x".repeat(58))] {
+    let server = test_server();
+    for (prefix, base) in [("trainer-", "trainer-".to_owned()), (&"x".repeat(80), "x".repeat(58))] {
         let mut pod = pod("");
-        pod.metadata = ObjectMeta { generate_name: Some(base.to_owned()), ..ObjectMeta::default() };
-        let name = home.pods().create(&PostParams::default(), &pod).await.unwrap().metadata.name.unwrap();
-        assert_eq!((name.len(), name.starts_with(&kept)), (kept.len() + 5, true), "{name}");
+        pod.metadata = ObjectMeta { generate_name: Some(prefix.to_owned()), ..ObjectMeta::default() };
+        let name = server.pods().create(&PostParams::default(), &pod).await.unwrap().metadata.name.unwrap();
+        assert_eq!((name.len(), name.starts_with(&base)), (base.len() + 5, true), "{name}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drawn_name_that_is_taken_is_drawn_again() {
+async fn a_generated_name_that_exists_is_generated_again() {
     let first = test_server();
     let mut pod = pod("");
     pod.metadata = ObjectMeta { generate_name: Some("a-".to_owned()), ..ObjectMeta::default() };
     let mut names = Vec::new();
     for _ in 0..3 {
-        // The same seed, so the same names are drawn, and more of them are taken each time.
+        // The same seed generates the same names, and more of them exist each time.
         let server = test_server_on(first.store.clone(), 7);
         let made = server.pods().create(&PostParams::default(), &pod).await.unwrap();
         names.push(made.metadata.name.unwrap());
@@ -63,10 +63,10 @@ async fn a_drawn_name_that_is_taken_is_drawn_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_selects_its_pods_by_the_generated_name_and_uid() {
-    let home = test_server();
+    let server = test_server();
     let mut job = job("");
     job.metadata = ObjectMeta { generate_name: Some("j-".to_owned()), ..ObjectMeta::default() };
-    let made = home.jobs().create(&PostParams::default(), &job).await.unwrap();
+    let made = server.jobs().create(&PostParams::default(), &job).await.unwrap();
     let labels = made.spec.unwrap().template.metadata.unwrap().labels.unwrap();
     assert_eq!(labels["batch.kubernetes.io/job-name"], made.metadata.name.unwrap());
     assert_eq!(labels["batch.kubernetes.io/controller-uid"], made.metadata.uid.unwrap());
@@ -74,8 +74,8 @@ async fn a_job_selects_its_pods_by_the_generated_name_and_uid() {
 
 #[tokio::test(start_paused = true)]
 async fn an_update_of_an_older_version_is_a_conflict() {
-    let home = test_server();
-    let pods = home.pods();
+    let server = test_server();
+    let pods = server.pods();
     let first = pods.create(&PostParams::default(), &pod("a")).await.unwrap();
     let mut second = first.clone();
     second.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
@@ -96,21 +96,21 @@ async fn an_update_of_an_older_version_is_a_conflict() {
 
 #[tokio::test(start_paused = true)]
 async fn an_update_without_a_version_depends_on_the_kind() {
-    let home = test_server();
-    home.jobs().create(&PostParams::default(), &job("a")).await.unwrap();
-    let (_, mut stored) = home.get(&format!("{JOBS}/a")).await;
+    let server = test_server();
+    server.jobs().create(&PostParams::default(), &job("a")).await.unwrap();
+    let (_, mut stored) = server.get(&format!("{JOBS}/a")).await;
     stored["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     stored["spec"]["backoffLimit"] = json!(2);
     let put = |path: String, body: Value| {
-        let home = &home;
-        async move { home.call("PUT", &path, "application/json", body.to_string()).await }
+        let server = &server;
+        async move { server.call("PUT", &path, "application/json", body.to_string()).await }
     };
     let (code, after) = put(format!("{JOBS}/a"), stored).await;
     assert_eq!((code, &after["metadata"]["generation"]), (StatusCode::OK, &json!(2)), "{after}");
 
     let groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
     let (code, mut group) =
-        home.post(groups, json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}})).await;
+        server.post(groups, json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}})).await;
     assert_eq!(code, StatusCode::CREATED, "{group}");
     group["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     let (code, refused) = put(format!("{groups}/g"), group).await;
@@ -122,9 +122,9 @@ async fn an_update_without_a_version_depends_on_the_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patches_change_what_they_name_and_nothing_else() {
-    let home = test_server();
-    let pods = home.pods();
+async fn patches_change_only_their_fields() {
+    let server = test_server();
+    let pods = server.pods();
     let made = pods.create(&PostParams::default(), &labelled("a", "x", "1")).await.unwrap();
     let params = PatchParams::default();
     let merge = json!({"metadata": {"labels": {"x": null, "y": "2"}}});
@@ -149,20 +149,20 @@ async fn patches_change_what_they_name_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_changes_nothing_keeps_its_version() {
-    let home = test_server();
-    let made = home.pods().create(&PostParams::default(), &labelled("a", "x", "1")).await.unwrap();
-    let before = home.store.revision();
+    let server = test_server();
+    let made = server.pods().create(&PostParams::default(), &labelled("a", "x", "1")).await.unwrap();
+    let before = server.store.revision();
     let patch = json!({"metadata": {"labels": {"x": "1"}}});
-    let patched = home.pods().patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
-    let replaced = home.pods().replace("a", &PostParams::default(), &made).await.unwrap();
+    let patched = server.pods().patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    let replaced = server.pods().replace("a", &PostParams::default(), &made).await.unwrap();
     assert_eq!((&patched, &replaced), (&made, &made));
-    assert_eq!(home.store.revision(), before);
+    assert_eq!(server.store.revision(), before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_and_spec_are_written_apart() {
-    let home = test_server();
-    let jobs = home.jobs();
+async fn status_and_spec_are_written_separately() {
+    let server = test_server();
+    let jobs = server.jobs();
     jobs.create(&PostParams::default(), &job("a")).await.unwrap();
     let both = json!({"spec": {"backoffLimit": 3}, "status": {"active": 2}});
     let params = PatchParams::default();
@@ -176,12 +176,12 @@ async fn status_and_spec_are_written_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_fields_are_refused_warned_of_or_dropped_as_asked() {
-    let home = test_server();
+async fn unknown_fields_are_refused_warned_of_or_dropped_as_requested() {
+    let server = test_server();
     let mut document = pod_document("a");
     document["spec"]["foo"] = json!(1);
     document["spec"]["containers"][0]["imag"] = json!("x");
-    let (code, refused) = home.post(&format!("{PODS}?fieldValidation=Strict"), document.clone()).await;
+    let (code, refused) = server.post(&format!("{PODS}?fieldValidation=Strict"), document.clone()).await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("strict decoding error: "), "{message}");
@@ -192,22 +192,22 @@ async fn unknown_fields_are_refused_warned_of_or_dropped_as_asked() {
         document["metadata"]["name"] = json!(name);
         let uri = format!("{PODS}?fieldValidation={validation}");
         let request = http::Request::post(uri).header("content-type", "application/json");
-        let response = home.send(request.body(document.to_string().into()).unwrap()).await;
+        let response = server.send(request.body(document.to_string().into()).unwrap()).await;
         assert_eq!(response.status(), StatusCode::CREATED);
         let warnings: Vec<_> = response.headers().get_all("warning").iter().collect();
         assert_eq!(warnings.len(), warned, "{validation}: {warnings:?}");
-        let (_, stored) = home.get(&format!("{PODS}/{name}")).await;
+        let (_, stored) = server.get(&format!("{PODS}/{name}")).await;
         assert!(stored["spec"]["foo"].is_null());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_broken_rule_is_a_cause() {
-    let home = test_server();
+async fn every_validation_error_is_a_cause() {
+    let server = test_server();
     let mut document = job_document("a");
     document["spec"]["parallelism"] = json!(-1);
     document["spec"]["backoffLimit"] = json!(-2);
-    let (code, status) = home.post(JOBS, document.clone()).await;
+    let (code, status) = server.post(JOBS, document.clone()).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
     let fields: Vec<&str> =
         status["details"]["causes"].as_array().unwrap().iter().map(|cause| cause["field"].as_str().unwrap()).collect();
@@ -215,34 +215,34 @@ async fn every_broken_rule_is_a_cause() {
     let message = status["message"].as_str().unwrap();
     assert!(message.starts_with("Job.batch \"a\" is invalid: [spec.") && message.ends_with(']'), "{message}");
     document["spec"].as_object_mut().unwrap().remove("backoffLimit");
-    let (_, status) = home.post(JOBS, document).await;
+    let (_, status) = server.post(JOBS, document).await;
     let want = "Job.batch \"a\" is invalid: spec.parallelism: Invalid value: -1: must be greater than or equal to 0";
     assert_eq!(status["message"], want);
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_types_are_all_named() {
-    let home = test_server();
+async fn all_wrong_types_are_reported() {
+    let server = test_server();
     let mut document = job_document("a");
     document["spec"]["parallelism"] = json!("four");
     document["spec"]["suspend"] = json!(1);
-    let (code, status) = home.post(JOBS, document).await;
+    let (code, status) = server.post(JOBS, document).await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
     let message = status["message"].as_str().unwrap();
     assert!(message.contains("spec.parallelism") && message.contains("spec.suspend"), "{message}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_live_where_the_path_says() {
-    let home = test_server();
-    let elsewhere: Api<Pod> = Api::namespaced(home.client.clone(), "nowhere");
+async fn objects_are_created_in_the_namespace_of_the_path() {
+    let server = test_server();
+    let elsewhere: Api<Pod> = Api::namespaced(server.client.clone(), "nowhere");
     let refused = refusal(elsewhere.create(&PostParams::default(), &pod("a")).await);
     assert_eq!(refused, (404, "namespaces \"nowhere\" not found".to_owned()));
     let mut document = pod_document("a");
     document["metadata"]["namespace"] = json!("kube-system");
-    assert_eq!(home.post(PODS, document).await.0, StatusCode::BAD_REQUEST);
-    assert_eq!(home.post(PODS, job_document("a")).await.0, StatusCode::BAD_REQUEST);
-    let namespaces: Api<Namespace> = Api::all(home.client.clone());
+    assert_eq!(server.post(PODS, document).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(server.post(PODS, job_document("a")).await.0, StatusCode::BAD_REQUEST);
+    let namespaces: Api<Namespace> = Api::all(server.client.clone());
     let names: Vec<String> = namespaces
         .list(&ListParams::default())
         .await
@@ -256,8 +256,8 @@ async fn objects_live_where_the_path_says() {
 
 #[tokio::test(start_paused = true)]
 async fn priority_follows_from_the_class() {
-    let home = test_server();
-    let classes: Api<PriorityClass> = Api::all(home.client.clone());
+    let server = test_server();
+    let classes: Api<PriorityClass> = Api::all(server.client.clone());
     let class = |name: &str, value: i32, default: bool| PriorityClass {
         metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         value: Some(value),
@@ -271,22 +271,22 @@ async fn priority_follows_from_the_class() {
     for (name, class, want) in [("a", "high", 1000), ("b", "", 10), ("c", "system-node-critical", 2_000_001_000)] {
         let mut pod = pod(name);
         pod.spec.as_mut().unwrap().priority_class_name = Some(class.to_owned()).filter(|class| !class.is_empty());
-        let made = home.pods().create(&PostParams::default(), &pod).await.unwrap();
+        let made = server.pods().create(&PostParams::default(), &pod).await.unwrap();
         assert_eq!(made.spec.unwrap().priority, Some(want), "{class}");
     }
     let mut wrong = pod("d");
     wrong.spec.as_mut().unwrap().priority_class_name = Some("absent".to_owned());
-    let (code, message) = refusal(home.pods().create(&PostParams::default(), &wrong).await);
+    let (code, message) = refusal(server.pods().create(&PostParams::default(), &wrong).await);
     assert!(code == 403 && message.ends_with("no PriorityClass with name absent was found"), "{message}");
     let mut own = pod("e");
     own.spec.as_mut().unwrap().priority = Some(7);
-    assert_eq!(refusal(home.pods().create(&PostParams::default(), &own).await).0, 403);
+    assert_eq!(refusal(server.pods().create(&PostParams::default(), &own).await).0, 403);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_keeps_the_status_it_registers_with() {
-    let home = test_server();
-    let nodes: Api<Node> = Api::all(home.client.clone());
+    let server = test_server();
+    let nodes: Api<Node> = Api::all(server.client.clone());
     let node: Node = serde_json::from_value(json!({
         "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4000m", "pods": "10"}},
     }))
@@ -298,42 +298,42 @@ async fn a_node_keeps_the_status_it_registers_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_judges_and_keeps_nothing() {
-    let home = test_server();
-    let before = home.store.revision();
+async fn a_dry_run_validates_and_stores_nothing() {
+    let server = test_server();
+    let before = server.store.revision();
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    let made = home.pods().create(&params, &pod("a")).await.unwrap();
+    let made = server.pods().create(&params, &pod("a")).await.unwrap();
     assert!(made.metadata.uid.is_some());
-    assert_eq!(home.store.revision(), before);
+    assert_eq!(server.store.revision(), before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gated_pod_says_so_from_its_first_moment() {
-    let home = test_server();
+async fn a_new_gated_pod_has_the_condition() {
+    let server = test_server();
     let mut pod = pod_document("a");
     pod["spec"]["schedulingGates"] = json!([{"name": "example.com/quota"}]);
-    let (_, made) = home.post(PODS, pod).await;
+    let (_, made) = server.post(PODS, pod).await;
     let condition = &made["status"]["conditions"][0];
     assert_eq!((&condition["reason"], &condition["lastProbeTime"]), (&json!("SchedulingGated"), &Value::Null));
     assert_eq!(condition["lastTransitionTime"], made["metadata"]["creationTimestamp"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_was_left_out_is_told_apart_from_an_empty_one() {
-    let home = test_server();
+async fn a_missing_list_is_distinguished_from_an_empty_one() {
+    let server = test_server();
     for (values, want) in [(Value::Null, "null"), (json!([]), "[]")] {
         let mut job = job_document("a");
         job["spec"]["podFailurePolicy"] = json!({"rules": [{"action": "FailJob",
             "onExitCodes": {"operator": "In", "values": values}}]});
-        let (_, status) = home.post(JOBS, job).await;
+        let (_, status) = server.post(JOBS, job).await;
         let message = status["details"]["causes"][0]["message"].as_str().unwrap();
         assert_eq!(message, format!("Invalid value: {want}: at least one value is required"));
     }
 }
 
-// Faults of environment lists are told without their place, as Kubernetes does: two are one.
+// Errors of environment lists have no path, as in Kubernetes: two equal ones are reported once.
 #[tokio::test(start_paused = true)]
-async fn one_fault_is_told_once_however_often_it_was_made() {
+async fn equal_errors_are_reported_once() {
     let mut pod = pod_document("a");
     pod["spec"]["containers"][0]["envFrom"] = json!([{}, {}]);
     let (code, status) = test_server().post(PODS, pod).await;
@@ -343,11 +343,11 @@ async fn one_fault_is_told_once_however_often_it_was_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_that_may_not_change_is_told_with_what_was_sent() {
-    let home = test_server();
+async fn the_error_about_an_immutable_field_has_the_sent_value() {
+    let server = test_server();
     let groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
     let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "c", "resourceClaimName": "x"}]}});
-    let (code, group) = home.post(groups, group).await;
+    let (code, group) = server.post(groups, group).await;
     assert_eq!(code, StatusCode::CREATED, "{group}");
     for (change, want) in [
         (
@@ -362,7 +362,7 @@ async fn a_field_that_may_not_change_is_told_with_what_was_sent() {
         ),
     ] {
         let body = json!({"spec": change}).to_string();
-        let (code, status) = home.call("PATCH", &format!("{groups}/g"), "application/merge-patch+json", body).await;
+        let (code, status) = server.call("PATCH", &format!("{groups}/g"), "application/merge-patch+json", body).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
         assert!(status["message"].as_str().unwrap().contains(want), "{status}");
     }

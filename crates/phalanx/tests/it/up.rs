@@ -362,7 +362,7 @@ fn a_directory_that_others_can_write_is_refused_with_exit_3() {
     refused("data can be written by other users (mode 0777)", "chmod go-w");
     chmod("data", 0o700);
     chmod("data/pki/token", 0o666);
-    refused("token: it can be written by other users", "remove it to have a new one made");
+    refused("token: it can be written by other users", "remove it to create a new one");
     chmod("data/pki/token", 0o600);
     std::fs::remove_file(dir.0.join("data/lock")).unwrap();
     std::os::unix::fs::symlink(dir.0.join("victim"), dir.0.join("data/lock")).unwrap();

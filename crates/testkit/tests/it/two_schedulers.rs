@@ -113,7 +113,7 @@ fn one_of_two_schedulers_gets_contended_capacity() {
             let pod = cluster.pods_of("late").remove(0).metadata.name.to_string();
             let refused = cluster.events(&pod).into_iter().any(|(_, message)| {
                 message.starts_with("binding rejected: ")
-                    && message.contains("insufficient nvidia.com/gpu: 0 free, 8 asked for")
+                    && message.contains("insufficient nvidia.com/gpu: 0 free, 8 requested")
             });
             assert!(refused, "{:?}", cluster.events(&pod));
         } else {

@@ -42,7 +42,7 @@ const DELETE_COLLECTION: Parameters = &[
     ("resourceVersionMatch", "string"),
 ];
 
-/// The kinds of patches that the server takes.
+/// The media types of patches that the server accepts.
 const PATCHES: [&str; 3] =
     ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 
@@ -51,41 +51,41 @@ pub(super) fn paths(group: &ServedGroup<'_>, version: &ServedVersion<'_>) -> Val
     let root = format!("/{}", group.path(version));
     let mut paths = Map::new();
     for resource in &version.resources {
-        let about = ResourceOperations { group, version, resource };
-        let everywhere = format!("{root}/{}", resource.plural);
+        let operations_of = ResourceOperations { group, version, resource };
+        let all_namespaces = format!("{root}/{}", resource.plural);
         let collection = if resource.namespaced {
-            paths.insert(everywhere, with_parameters(&[], vec![("get", about.list("ForAllNamespaces"))]));
+            paths.insert(all_namespaces, with_parameters(&[], vec![("get", operations_of.list("ForAllNamespaces"))]));
             format!("{root}/namespaces/{{namespace}}/{}", resource.plural)
         } else {
-            everywhere
+            all_namespaces
         };
-        let places: &[&str] = if resource.namespaced { &["namespace"] } else { &[] };
-        let object_places: &[&str] = if resource.namespaced { &["name", "namespace"] } else { &["name"] };
-        paths.insert(collection.clone(), with_parameters(places, about.collection()));
+        let path_parameters: &[&str] = if resource.namespaced { &["namespace"] } else { &[] };
+        let object_parameters: &[&str] = if resource.namespaced { &["name", "namespace"] } else { &["name"] };
+        paths.insert(collection.clone(), with_parameters(path_parameters, operations_of.collection()));
         let object = format!("{collection}/{{name}}");
-        paths.insert(object.clone(), with_parameters(object_places, about.object("")));
+        paths.insert(object.clone(), with_parameters(object_parameters, operations_of.object("")));
         for &subresource in resource.subresources {
             let operations = match subresource {
                 Subresource::Status => {
-                    about.object("Status").into_iter().filter(|(method, _)| *method != "delete").collect()
+                    operations_of.object("Status").into_iter().filter(|(method, _)| *method != "delete").collect()
                 }
-                Subresource::Binding => vec![("post", about.binding())],
-                Subresource::Eviction => vec![("post", about.eviction())],
+                Subresource::Binding => vec![("post", operations_of.binding())],
+                Subresource::Eviction => vec![("post", operations_of.eviction())],
                 Subresource::Finalize => {
-                    about.object("Finalize").into_iter().filter(|(method, _)| *method == "put").collect()
+                    operations_of.object("Finalize").into_iter().filter(|(method, _)| *method == "put").collect()
                 }
             };
             let path = format!("{object}/{}", subresource.as_str());
-            paths.insert(path, with_parameters(object_places, operations));
+            paths.insert(path, with_parameters(object_parameters, operations));
         }
     }
     Value::Object(paths)
 }
 
-fn with_parameters(places: &[&str], operations: Vec<(&'static str, Value)>) -> Value {
+fn with_parameters(path_parameters: &[&str], operations: Vec<(&'static str, Value)>) -> Value {
     let mut item: Map<String, Value> =
         operations.into_iter().map(|(method, operation)| (method.to_owned(), operation)).collect();
-    let mut parameters: Vec<Value> = places
+    let mut parameters: Vec<Value> = path_parameters
         .iter()
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
         .collect();
@@ -98,7 +98,7 @@ fn query_parameter(name: &str, of: &str) -> Value {
     json!({"name": name, "in": "query", "schema": {"type": of}})
 }
 
-/// What the operations of one resource are about.
+/// Builds the operations of one resource.
 struct ResourceOperations<'a> {
     group: &'a ServedGroup<'a>,
     version: &'a ServedVersion<'a>,
@@ -127,22 +127,22 @@ impl ResourceOperations<'_> {
     }
 
     fn list(&self, suffix: &str) -> Value {
-        let answer = format!("{}List", self.kind());
-        self.operation("list", "list", suffix, LIST, None, &answer)
+        let response_schema = format!("{}List", self.kind());
+        self.operation("list", "list", suffix, LIST, None, &response_schema)
     }
 
     /// The operations on an object, or with `Status` on its status.
-    fn object(&self, part: &str) -> Vec<(&'static str, Value)> {
+    fn object(&self, suffix: &str) -> Vec<(&'static str, Value)> {
         let kind = self.kind();
         let patch: Map<String, Value> =
             PATCHES.iter().map(|&form| (form.to_owned(), json!({"schema": reference(&meta("Patch"))}))).collect();
         let patch = json!({"required": true, "content": patch});
         let deleted = if self.resource.returns_deleted { kind.clone() } else { meta("Status") };
         vec![
-            ("get", self.operation("read", "get", part, &[], None, &kind)),
-            ("put", self.operation("replace", "put", part, WRITE, Some(json_body(&kind)), &kind)),
-            ("patch", self.operation("patch", "patch", part, WRITE, Some(patch), &kind)),
-            ("delete", self.operation("delete", "delete", part, DELETE, Some(delete_options()), &deleted)),
+            ("get", self.operation("read", "get", suffix, &[], None, &kind)),
+            ("put", self.operation("replace", "put", suffix, WRITE, Some(json_body(&kind)), &kind)),
+            ("patch", self.operation("patch", "patch", suffix, WRITE, Some(patch), &kind)),
+            ("delete", self.operation("delete", "delete", suffix, DELETE, Some(delete_options()), &deleted)),
         ]
     }
 
@@ -173,15 +173,15 @@ impl ResourceOperations<'_> {
         suffix: &str,
         parameters: Parameters,
         body: Option<Value>,
-        answer: &str,
+        response_schema: &str,
     ) -> Value {
         let parameters: Vec<Value> = parameters.iter().map(|(name, of)| query_parameter(name, of)).collect();
-        let answer = json!({
-            "description": "OK", "content": {"application/json": {"schema": reference(answer)}},
+        let response_schema = json!({
+            "description": "OK", "content": {"application/json": {"schema": reference(response_schema)}},
         });
-        let mut responses = json!({"200": answer});
+        let mut responses = json!({"200": response_schema});
         if action == "post" {
-            responses["201"] = answer;
+            responses["201"] = response_schema;
         }
         let mut operation = json!({
             "operationId": self.operation_id(verb, suffix),

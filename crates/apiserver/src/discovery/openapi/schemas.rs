@@ -55,16 +55,16 @@ pub(super) fn schemas(group: &ServedGroup<'_>, version: &ServedVersion<'_>) -> B
 pub(super) fn name_of_kind(group: &str, version: &str, kind: &str) -> String {
     match table().kind(group, version, kind) {
         Some(ValueType::Object(of)) => full_name(&table().object(of).name),
-        _ => panic!("the structure of {group}/{version} {kind} is not known"),
+        _ => panic!("{group}/{version} {kind} has no schema"),
     }
 }
 
-/// A pointer to a schema.
+/// A reference to a schema.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// The name of a schema of the API's own machinery.
+/// The name of a schema of apimachinery.
 pub(super) fn meta(name: &str) -> String {
     format!("{META}.{name}")
 }
@@ -97,17 +97,17 @@ impl Components {
 
     fn of_kind(&mut self, group: &str, version: &str, kind: &str) -> String {
         let name = name_of_kind(group, version, kind);
-        let shape = self.table.kind(group, version, kind).expect("a kind that has a name has a shape");
+        let shape = self.table.kind(group, version, kind).expect("a kind with a name has a schema");
         self.schema_of(shape);
         name
     }
 
     fn add_group_version_kinds(&mut self, name: &str, kinds: Vec<Value>) {
-        let schema = self.schemas.get_mut(name).expect("the schema was made just now");
+        let schema = self.schemas.get_mut(name).expect("the schema was just added");
         schema["x-kubernetes-group-version-kind"] = Value::Array(kinds);
     }
 
-    /// What stands in one place, with the types behind it added on the way.
+    /// The schema of a type. Adds the schemas of the types that it refers to.
     fn schema_of(&mut self, shape: ValueType) -> Value {
         match shape {
             ValueType::Text => json!({"type": "string"}),
@@ -195,7 +195,7 @@ impl Components {
     }
 }
 
-/// Schemas that every document has: what lists, patches, deletes and the metadata of all objects are made of.
+/// Schemas that every document has: those of lists, patches, deletes and the metadata of all objects.
 fn shared_schemas() -> BTreeMap<String, Value> {
     let string = json!({"type": "string"});
     let of = |properties: Value| json!({"type": "object", "properties": properties});

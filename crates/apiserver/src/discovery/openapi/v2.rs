@@ -1,6 +1,5 @@
-//! The API as an OpenAPI 2 document. Clients that find what they need in version 3 do not look at it; kubectl reads it,
-//! as protobuf, where version 3 does not know a kind, and then asks discovery, which says so. It names the API and
-//! describes nothing.
+//! The API as an OpenAPI 2 document. It names the API and describes no kinds. Clients read it only for kinds that
+//! version 3 does not have: kubectl reads it as protobuf, and then reports from discovery that the kind does not exist.
 //!
 //! Upstream: describes every kind here, too.
 
@@ -14,7 +13,7 @@ use crate::response::body::Body;
 use crate::response::status::{ApiResult, Status};
 
 const TITLE: &str = "Kubernetes";
-/// The media type that kubectl requests, and the spelling of the response: clients in Go read no media type with an
+/// The media type that kubectl requests, and the spelling of the response: Go clients cannot parse a media type with an
 /// `@`.
 const PROTOBUF: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
@@ -28,7 +27,7 @@ pub(crate) struct OpenApi2 {
 }
 
 impl OpenApi2 {
-    /// Writes it down.
+    /// Builds the document in both forms.
     pub fn new() -> OpenApi2 {
         let version = format!("v{}", api::schema::kubernetes_version());
         let document = json!({"swagger": "2.0", "info": {"title": TITLE, "version": version}, "paths": {}});
@@ -44,18 +43,19 @@ impl OpenApi2 {
     /// The document in the form that the client reads.
     pub fn response(&self, headers: &HeaderMap) -> ApiResult<Response<Body>> {
         let ranges = negotiation::accepted_ranges(headers);
-        let asks_for_protobuf = ranges.iter().any(|range| PROTOBUF.contains(&range.media_type()));
-        if asks_for_protobuf {
+        let accepts_protobuf = ranges.iter().any(|range| PROTOBUF.contains(&range.media_type()));
+        if accepts_protobuf {
             return Ok(self.protobuf.response(headers));
         }
-        let reads_json = ranges.iter().any(|range| range.is_json() && range.parameter("as").is_none());
-        if reads_json { Ok(self.json.response(headers)) } else { Err(Status::not_acceptable()) }
+        let accepts_json = ranges.iter().any(|range| range.is_json() && range.parameter("as").is_none());
+        if accepts_json { Ok(self.json.response(headers)) } else { Err(Status::not_acceptable()) }
     }
 }
 
-/// One field of a message, with its length. Numbers and lengths here fit into one byte.
+/// One field of a message, with its length. Field numbers and lengths here fit into one byte.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(content.len()).ok().filter(|length| *length < 0x80).expect("short texts");
+    let length =
+        u8::try_from(content.len()).ok().filter(|length| *length < 0x80).expect("texts are shorter than 128 bytes");
     [&[number << 3 | 2, length], content].concat()
 }
 

@@ -14,7 +14,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use crate::edge::pki::PkiError;
 use crate::request::identity::Identity;
 
-/// A certificate and the key to it.
+/// A certificate and its key.
 #[derive(Clone)]
 pub(super) struct CertificatePair {
     certificate: CertificateDer<'static>,
@@ -32,16 +32,16 @@ struct CertificateInfo {
     issuer: String,
     /// Seconds since 1970.
     not_before: i64,
-    /// The same.
+    /// Seconds since 1970.
     not_after: i64,
     names: Vec<String>,
 }
 
-/// How long before the clock's time a certificate is already valid: clocks differ, and one that was ahead when the
-/// certificate was made is put right later.
+/// How long before the current time a certificate is already valid. Clocks differ, and a clock that was ahead when the
+/// certificate was created may be corrected later.
 const BACKDATED_DAYS: i64 = 365;
 
-/// From a year before for a number of days.
+/// Starts [`BACKDATED_DAYS`] ago and ends after a number of days.
 #[derive(Clone, Copy)]
 pub(super) struct Lifetime {
     from: jiff::civil::Date,
@@ -59,7 +59,7 @@ impl Lifetime {
 }
 
 impl CertificatePair {
-    /// A CA of its own.
+    /// A self-signed CA.
     pub fn make_ca(name: &str, lifetime: Lifetime) -> Result<CertificatePair, PkiError> {
         let key = KeyPair::generate().map_err(making)?;
         let mut params = params(name, &[], lifetime);
@@ -83,7 +83,7 @@ impl CertificatePair {
 
     /// A client's certificate, issued by this CA: the user is its name, the groups are its organizations.
     pub fn issue_client(&self, identity: &Identity, lifetime: Lifetime) -> Result<CertificatePair, PkiError> {
-        // Every known user is authenticated, whatever the certificate says.
+        // The server adds this group to every authenticated user.
         let groups: Vec<&str> =
             identity.groups.iter().map(String::as_str).filter(|&group| group != "system:authenticated").collect();
         let mut params = params(&identity.user, &groups, lifetime);
@@ -94,12 +94,12 @@ impl CertificatePair {
     fn issue(&self, mut params: CertificateParams) -> Result<CertificatePair, PkiError> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
-        let own_key = KeyPair::from_pem(&self.key_pem).map_err(making)?;
+        let ca_key = KeyPair::from_pem(&self.key_pem).map_err(making)?;
         let mut own = CertificateParams::default();
         own.distinguished_name = distinguished_name(&self.info.subject, &[]);
         own.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate().map_err(making)?;
-        let certificate = params.signed_by(&key, &Issuer::new(own, own_key)).map_err(making)?;
+        let certificate = params.signed_by(&key, &Issuer::new(own, ca_key)).map_err(making)?;
         CertificatePair::made(&certificate.pem(), &key)
     }
 
@@ -107,11 +107,11 @@ impl CertificatePair {
         CertificatePair::from_pem(&format!("{certificate_pem}{}", key.serialize_pem())).map_err(PkiError::Making)
     }
 
-    /// Reads what [`Pair::to_pem`] wrote.
+    /// Parses the output of [`CertificatePair::to_pem`].
     pub fn from_pem(text: &str) -> Result<CertificatePair, String> {
         let certificate =
             CertificateDer::from_pem_slice(text.as_bytes()).map_err(|error| format!("no certificate: {error}"))?;
-        let says = CertificateInfo::read(&certificate)?;
+        let info = CertificateInfo::read(&certificate)?;
         let key_start = text.find("-----BEGIN PRIVATE KEY-----").ok_or("no private key")?;
         let (certificate_pem, key_pem) = text.split_at(key_start);
         KeyPair::from_pem(key_pem).map_err(|error| format!("no private key: {error}"))?;
@@ -119,21 +119,21 @@ impl CertificatePair {
             certificate,
             certificate_pem: certificate_pem.to_owned(),
             key_pem: key_pem.to_owned(),
-            info: says,
+            info,
         })
     }
 
-    /// Certificate, then key.
+    /// The certificate, then the key.
     pub fn to_pem(&self) -> String {
         format!("{}{}", self.certificate_pem, self.key_pem)
     }
 
-    /// When it begins, in seconds since 1970.
+    /// When it becomes valid, in seconds since 1970.
     pub fn not_before(&self) -> i64 {
         self.info.not_before
     }
 
-    /// When it ends, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub fn not_after(&self) -> i64 {
         self.info.not_after
     }
@@ -143,7 +143,7 @@ impl CertificatePair {
         self.info.issuer == ca.info.subject
     }
 
-    /// Whether it is good for a server of this name.
+    /// Whether it is valid for a server of this name.
     pub fn covers_name(&self, name: &str) -> bool {
         self.info.names.iter().any(|own| own == &canonical(name))
     }
@@ -160,7 +160,7 @@ impl CertificatePair {
 
     /// The key.
     pub fn key(&self) -> PrivateKeyDer<'static> {
-        PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).expect("it was read before")
+        PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).expect("the key was parsed when the pair was created")
     }
 
     /// The key as text.
@@ -201,7 +201,7 @@ fn text_of(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// One spelling per name.
+/// A name in its only spelling.
 fn canonical(name: &str) -> String {
     name.parse::<IpAddr>().map_or_else(|_| name.to_ascii_lowercase(), |address| address.to_string())
 }

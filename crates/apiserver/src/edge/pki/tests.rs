@@ -1,4 +1,4 @@
-//! What is kept, what is made anew, and what is refused.
+//! Which files are reused, renewed and refused.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::edge::authentication;
 
-/// A directory that is removed with the test.
+/// A directory that is removed after the test.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -42,7 +42,7 @@ fn hosts() -> Vec<String> {
 }
 
 #[test]
-fn a_second_start_uses_what_is_there() {
+fn a_second_start_reuses_the_files() {
     let dir = Dir::new("reuse");
     Pki::ensure(&dir.0, &hosts(), time("2026-01-01T00:00:00Z")).unwrap();
     let first = dir.all();
@@ -51,7 +51,7 @@ fn a_second_start_uses_what_is_there() {
 }
 
 #[test]
-fn keys_are_for_the_owner_alone() {
+fn only_the_owner_can_read_the_keys() {
     let dir = Dir::new("rights");
     let now = time("2026-01-01T00:00:00Z");
     Pki::ensure(&dir.0, &[], now).unwrap();
@@ -89,13 +89,13 @@ fn certificates_stay_valid_after_the_clock_was_ahead() {
     }
     let renewed = dir.all();
     assert!((0..3).all(|file| renewed[file] != ahead[file]));
-    assert_eq!(renewed[3], ahead[3], "the token has no time");
+    assert_eq!(renewed[3], ahead[3], "a token does not expire");
     Pki::ensure(&dir.0, &[], now).unwrap();
     assert_eq!(dir.all(), renewed);
 }
 
 #[test]
-fn what_another_user_can_have_written_or_read_is_not_adopted() {
+fn files_that_another_user_can_read_or_write_are_refused() {
     let (dir, now) = (Dir::new("planted"), time("2026-01-01T00:00:00Z"));
     let refused = |file: &str, why: &str| {
         let error = Pki::ensure(&dir.0, &[], now).map(|_| ()).unwrap_err().to_string();
@@ -106,7 +106,7 @@ fn what_another_user_can_have_written_or_read_is_not_adopted() {
     for file in ["token", "ca.pem", "server.pem", "admin.pem"] {
         chmod(&dir.0.join(file), 0o666);
         refused(file, "it can be written by other users (mode 0666)");
-        // A secret that was readable once is no secret any more.
+        // A secret that was readable once is no longer secret.
         for mode in [0o644, 0o640, 0o604] {
             chmod(&dir.0.join(file), mode);
             refused(file, &format!("it can be read by other users (mode {mode:04o})"));
@@ -132,7 +132,7 @@ fn what_another_user_can_have_written_or_read_is_not_adopted() {
 }
 
 #[test]
-fn a_new_name_is_a_new_certificate_and_a_new_ca_is_all_of_them() {
+fn a_new_name_renews_the_server_certificate_and_a_new_ca_renews_all() {
     let dir = Dir::new("names");
     let now = time("2026-01-01T00:00:00Z");
     Pki::ensure(&dir.0, &[], now).unwrap();
@@ -149,7 +149,7 @@ fn a_new_name_is_a_new_certificate_and_a_new_ca_is_all_of_them() {
 }
 
 #[test]
-fn damaged_files_are_named_and_left_alone() {
+fn damaged_files_are_reported_and_not_changed() {
     let dir = Dir::new("damaged");
     let now = time("2026-01-01T00:00:00Z");
     for (file, text) in [("token", "short\n"), ("server.pem", "-----BEGIN NONSENSE-----"), ("ca.pem", "")] {
@@ -164,7 +164,7 @@ fn damaged_files_are_named_and_left_alone() {
 }
 
 #[test]
-fn a_name_that_cannot_be_one_is_refused() {
+fn an_invalid_host_name_is_refused() {
     let error = Pki::in_memory(&["bücher".to_owned()], time("2026-01-01T00:00:00Z")).map(|_| ()).unwrap_err();
     assert!(matches!(error, PkiError::Name(name) if name == "bücher"));
 }

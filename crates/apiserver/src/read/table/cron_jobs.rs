@@ -11,15 +11,15 @@ use crate::resources::object::ApiObject;
 pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
         PrinterColumn::NAME,
-        PrinterColumn::text("Schedule", "When Jobs are made, in cron's way of writing."),
-        PrinterColumn::text("Timezone", "The time zone on whose clocks the schedule is read."),
-        PrinterColumn { kind: "boolean", ..PrinterColumn::text("Suspend", "Whether no further Jobs are made.") },
+        PrinterColumn::text("Schedule", "The schedule of the Jobs, in cron format."),
+        PrinterColumn::text("Timezone", "The time zone of the schedule."),
+        PrinterColumn { kind: "boolean", ..PrinterColumn::text("Suspend", "Whether no more Jobs are created.") },
         PrinterColumn { kind: "integer", ..PrinterColumn::text("Active", "How many of its Jobs are running.") },
-        PrinterColumn::text("Last Schedule", "Time since a Job was last due."),
+        PrinterColumn::text("Last Schedule", "Time since a Job was last scheduled."),
         PrinterColumn::AGE,
         PrinterColumn::wide("Containers", "Names of the containers in the template."),
         PrinterColumn::wide("Images", "Images of the containers in the template."),
-        PrinterColumn::wide("Selector", "Labels by which the Jobs find their pods."),
+        PrinterColumn::wide("Selector", "Label selector of the Jobs' pods."),
     ],
     cells,
 };

@@ -1,8 +1,8 @@
-//! Durations for people: two units at most, and one where the second would not matter.
+//! Durations as kubectl prints them: at most two units, and one where the second would not matter.
 
 use jiff::SignedDuration;
 
-/// `5s`, `3m12s`, `45m`, `7h5m`, `30h`, `2d4h`, `90d`, `2y10d`. A clock that is a second behind is forgiven.
+/// `5s`, `3m12s`, `45m`, `7h5m`, `30h`, `2d4h`, `90d`, `2y10d`. A clock that is a second behind is tolerated.
 pub fn human(duration: SignedDuration) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;

@@ -11,11 +11,11 @@ pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
         PrinterColumn::text("Last Seen", "Time since the event last happened."),
         PrinterColumn::text("Type", "Normal or Warning."),
-        PrinterColumn::text("Reason", "Why it happened, in one word."),
-        PrinterColumn::text("Object", "What it happened to."),
-        PrinterColumn::wide("Subobject", "The part of the object it happened to."),
-        PrinterColumn::wide("Source", "Who noticed it."),
-        PrinterColumn::text("Message", "What happened, in a sentence."),
+        PrinterColumn::text("Reason", "The reason, as one word."),
+        PrinterColumn::text("Object", "The object of the event."),
+        PrinterColumn::wide("Subobject", "The field of the object."),
+        PrinterColumn::wide("Source", "The component that reported the event."),
+        PrinterColumn::text("Message", "The description of the event."),
         PrinterColumn::wide("First Seen", "Time since the event first happened."),
         PrinterColumn::wide("Count", "How often it happened."),
         PrinterColumn { format: "name", ..PrinterColumn::wide("Name", "Name of the event.") },
@@ -41,7 +41,7 @@ fn cells(event: &ApiObject, now: Timestamp) -> Vec<Value> {
         source(event).into(),
         event.text(&["message"]).trim().into(),
         first.into(),
-        // An event that does not count itself has happened once.
+        // An event without a count happened once.
         count.max(1).into(),
         event.name().into(),
     ]

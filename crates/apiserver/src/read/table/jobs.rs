@@ -10,13 +10,13 @@ use crate::resources::object::ApiObject;
 pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
         PrinterColumn::NAME,
-        PrinterColumn::text("Status", "What has become of the Job."),
-        PrinterColumn::text("Completions", "How many pods have succeeded, of how many that must."),
+        PrinterColumn::text("Status", "The state of the Job."),
+        PrinterColumn::text("Completions", "Number of succeeded pods and number of completions."),
         PrinterColumn::text("Duration", "Time from start to completion, or until now."),
         PrinterColumn::AGE,
         PrinterColumn::wide("Containers", "Names of the containers in the template."),
         PrinterColumn::wide("Images", "Images of the containers in the template."),
-        PrinterColumn::wide("Selector", "Labels by which the Job finds its pods."),
+        PrinterColumn::wide("Selector", "Label selector of the Job's pods."),
     ],
     cells,
 };
@@ -37,7 +37,7 @@ fn cells(job: &ApiObject, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// One field of every container in the pods of a Job's spec.
+/// One field of every container in the pod template of a Job's spec.
 pub(super) fn containers(spec: &Value, field: &str) -> String {
     let containers = items(&spec["template"]["spec"]["containers"]).iter();
     let texts: Vec<&str> = containers.filter_map(|container| container[field].as_str()).collect();
@@ -60,7 +60,7 @@ fn state(job: &ApiObject) -> &'static str {
         .unwrap_or("Running")
 }
 
-/// Without a number of completions any pod that succeeds completes the Job.
+/// Without `completions` any pod that succeeds completes the Job.
 fn completions(spec: &Value, status: &Value) -> String {
     let succeeded = status["succeeded"].as_i64().unwrap_or(0);
     match (spec["completions"].as_i64(), spec["parallelism"].as_i64().unwrap_or(0)) {
@@ -70,7 +70,7 @@ fn completions(spec: &Value, status: &Value) -> String {
     }
 }
 
-/// The selector as it is written in queries: `a=b,c in (d,e),!f`, by key.
+/// The selector in query syntax: `a=b,c in (d,e),!f`, sorted by key.
 pub(super) fn selector(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let mut terms: Vec<(&str, String)> =

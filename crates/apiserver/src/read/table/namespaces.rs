@@ -6,7 +6,7 @@ use super::{PrinterColumn, PrinterTable, age};
 pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
         PrinterColumn::NAME,
-        PrinterColumn::text("Status", "Whether the namespace is in use or going away."),
+        PrinterColumn::text("Status", "Whether the namespace is active or being deleted."),
         PrinterColumn::AGE,
     ],
     cells: |namespace, now| {

@@ -12,7 +12,7 @@ use crate::resources::object::ApiObject;
 pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
         PrinterColumn::NAME,
-        PrinterColumn::text("Status", "Whether the node takes pods."),
+        PrinterColumn::text("Status", "Whether the node accepts pods."),
         PrinterColumn::text("Roles", "Roles of the node, from its labels."),
         PrinterColumn::AGE,
         PrinterColumn::text("Version", "Version of the kubelet."),
@@ -20,7 +20,7 @@ pub const TABLE: PrinterTable = PrinterTable {
         PrinterColumn::wide("External-IP", "Address outside the cluster."),
         PrinterColumn::wide("OS-Image", "Operating system."),
         PrinterColumn::wide("Kernel-Version", "Kernel of the operating system."),
-        PrinterColumn::wide("Container-Runtime", "What runs the containers."),
+        PrinterColumn::wide("Container-Runtime", "Container runtime."),
     ],
     cells,
 };
@@ -52,8 +52,8 @@ fn state(node: &ApiObject) -> String {
         Some(ready) if ready["status"] == "True" => "Ready",
         Some(_) => "NotReady",
     };
-    let closed = node.document()["spec"]["unschedulable"] == Value::Bool(true);
-    format!("{ready}{}", if closed { ",SchedulingDisabled" } else { "" })
+    let unschedulable = node.document()["spec"]["unschedulable"] == Value::Bool(true);
+    format!("{ready}{}", if unschedulable { ",SchedulingDisabled" } else { "" })
 }
 
 /// From `node-role.kubernetes.io/ROLE`, and from the older `kubernetes.io/role: ROLE`.

@@ -8,11 +8,11 @@ use super::{PrinterColumn, PrinterTable, age};
 pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
         PrinterColumn::NAME,
-        PrinterColumn::text("Min Available", "How many pods must stay."),
-        PrinterColumn::text("Max Unavailable", "How many pods may be missing."),
+        PrinterColumn::text("Min Available", "Number of pods that must be available."),
+        PrinterColumn::text("Max Unavailable", "Number of pods that may be unavailable."),
         PrinterColumn {
             kind: "integer",
-            ..PrinterColumn::text("Allowed Disruptions", "How many pods may be evicted now.")
+            ..PrinterColumn::text("Allowed Disruptions", "Number of pods that may be evicted now.")
         },
         PrinterColumn::AGE,
     ],

@@ -1,4 +1,4 @@
-//! Pod groups as rows, and composites of them.
+//! PodGroups and CompositePodGroups as rows.
 
 use api::Timestamp;
 use serde_json::Value;
@@ -10,9 +10,9 @@ use crate::resources::object::ApiObject;
 pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
         PrinterColumn::NAME,
-        PrinterColumn::text("Policy", "How the pods of the group are scheduled: one by one, or together as a gang."),
-        PrinterColumn::text("Workload", "The workload whose template the group was made from."),
-        PrinterColumn::text("Status", "Whether the group was placed."),
+        PrinterColumn::text("Policy", "How the pods of the group are scheduled: individually, or together as a gang."),
+        PrinterColumn::text("Workload", "The workload whose template the group was created from."),
+        PrinterColumn::text("Status", "Whether the group was scheduled."),
         PrinterColumn::AGE,
     ],
     cells,
@@ -24,9 +24,9 @@ pub const COMPOSITE_TABLE: PrinterTable = PrinterTable {
         PrinterColumn::NAME,
         PrinterColumn::text(
             "Policy",
-            "How the groups of the composite are scheduled: one by one, or together as a gang.",
+            "How the groups of the composite are scheduled: individually, or together as a gang.",
         ),
-        PrinterColumn::text("Workload", "The workload whose template the composite was made from."),
+        PrinterColumn::text("Workload", "The workload whose template the composite was created from."),
         PrinterColumn::AGE,
     ],
     cells: |group, now| vec![group.name().into(), policy(group), workload(group), age(group, now)],

@@ -12,33 +12,30 @@ use crate::resources::object::ApiObject;
 pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
         PrinterColumn::NAME,
-        PrinterColumn::text("Ready", "How many containers are ready, of how many there are."),
-        PrinterColumn::text("Status", "What the pod is doing."),
-        PrinterColumn::text("Restarts", "How often its containers were restarted, and when last."),
+        PrinterColumn::text("Ready", "Number of ready containers and number of containers."),
+        PrinterColumn::text("Status", "The state of the pod."),
+        PrinterColumn::text("Restarts", "Number of container restarts and time of the last one."),
         PrinterColumn::AGE,
         PrinterColumn::wide("IP", "Address of the pod."),
-        PrinterColumn::wide("Node", "The node it runs on."),
-        PrinterColumn::wide("Nominated Node", "The node on which room is being made for it."),
-        PrinterColumn::wide(
-            "Readiness Gates",
-            "How many further conditions of readiness are met, of how many there are.",
-        ),
+        PrinterColumn::wide("Node", "The node of the pod."),
+        PrinterColumn::wide("Nominated Node", "The node on which preemption frees capacity for the pod."),
+        PrinterColumn::wide("Readiness Gates", "Number of readiness gates that are met and number of readiness gates."),
     ],
     cells,
 };
 
 fn cells(pod: &ApiObject, now: Timestamp) -> Vec<Value> {
     let status = &pod.document()["status"];
-    let seen = ContainerSummary::from_pod(pod);
+    let summary = ContainerSummary::from_pod(pod);
     let first_ip = items(&status["podIPs"]).first().and_then(|ip| ip["ip"].as_str());
     let gates = items(&pod.document()["spec"]["readinessGates"]);
     let met = gates.iter().filter(|gate| gate["conditionType"].as_str().is_some_and(|kind| is_true(status, kind)));
     let gates = if gates.is_empty() { NONE.to_owned() } else { format!("{}/{}", met.count(), gates.len()) };
     vec![
         pod.name().into(),
-        format!("{}/{}", seen.ready, seen.containers).into(),
-        seen.state.into(),
-        seen.restarts.text(now).into(),
+        format!("{}/{}", summary.ready, summary.containers).into(),
+        summary.state.into(),
+        summary.restarts.text(now).into(),
         age(pod, now),
         non_empty_or(first_ip.unwrap_or(pod.text(&["status", "podIP"])), NONE).into(),
         non_empty_or(pod.text(&["spec", "nodeName"]), NONE).into(),
@@ -47,11 +44,11 @@ fn cells(pod: &ApiObject, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// What is seen of a pod's containers.
+/// The states of a pod's containers.
 struct ContainerSummary<'a> {
     state: String,
     ready: usize,
-    /// How many are meant to run as long as the pod does; init containers may be among them.
+    /// How many run as long as the pod does, sidecars included.
     containers: usize,
     restarts: Restarts<'a>,
     /// The restarts of sidecars: init containers that keep running.
@@ -61,7 +58,7 @@ struct ContainerSummary<'a> {
 impl<'a> ContainerSummary<'a> {
     fn from_pod(pod: &'a ApiObject) -> ContainerSummary<'a> {
         let (spec, status) = (&pod.document()["spec"], &pod.document()["status"]);
-        let mut seen = ContainerSummary {
+        let mut summary = ContainerSummary {
             state: first_state(pod),
             ready: 0,
             containers: items(&spec["containers"]).len()
@@ -69,24 +66,24 @@ impl<'a> ContainerSummary<'a> {
             restarts: Restarts::default(),
             sidecar_restarts: Restarts::default(),
         };
-        let initializing = seen.summarize_init_containers(spec, status);
-        // The status of an initialized pod comes from its containers, whatever its init containers report.
+        let initializing = summary.summarize_init_containers(spec, status);
+        // The status of an initialized pod comes from its containers, not from its init containers.
         if !initializing || is_true(status, "Initialized") {
-            // Steps that are done no longer count.
-            seen.restarts = seen.sidecar_restarts;
-            seen.summarize_containers(status);
+            // Restarts of completed init containers no longer count.
+            summary.restarts = summary.sidecar_restarts;
+            summary.summarize_containers(status);
         }
         if pod.is_deleting() {
             if status["reason"] == "NodeLost" {
-                seen.state = "Unknown".to_owned();
+                summary.state = "Unknown".to_owned();
             } else if !matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed") {
-                seen.state = "Terminating".to_owned();
+                summary.state = "Terminating".to_owned();
             }
         }
-        seen
+        summary
     }
 
-    /// Whether the pod still waits for one of them, which is then what it is doing.
+    /// Whether the pod still waits for an init container, whose state is then the pod's.
     fn summarize_init_containers(&mut self, spec: &Value, status: &'a Value) -> bool {
         let declared = items(&spec["initContainers"]);
         let sidecars = declared.iter().filter(|container| is_sidecar(container));
@@ -95,7 +92,7 @@ impl<'a> ContainerSummary<'a> {
         let mut waiting = None;
         for (index, container) in items(&status["initContainerStatuses"]).iter().enumerate() {
             self.restarts.count_in(container);
-            let (ended, held) = (&container["state"]["terminated"], &container["state"]["waiting"]);
+            let (ended, pending) = (&container["state"]["terminated"], &container["state"]["waiting"]);
             let is_sidecar = sidecar(&container["name"]);
             if is_sidecar {
                 self.sidecar_restarts.count_in(container);
@@ -107,7 +104,7 @@ impl<'a> ContainerSummary<'a> {
             if waiting.is_some() || (ended.is_object() && ended["exitCode"].as_i64().unwrap_or(0) == 0) {
                 continue;
             }
-            waiting = Some(match held["reason"].as_str() {
+            waiting = Some(match pending["reason"].as_str() {
                 _ if ended.is_object() => format!("Init:{}", termination_reason(ended)),
                 Some(reason) if !matches!(reason, "" | "PodInitializing") => format!("Init:{reason}"),
                 _ => format!("Init:{index}/{}", declared.len()),
@@ -118,7 +115,7 @@ impl<'a> ContainerSummary<'a> {
         is_waiting
     }
 
-    /// The state of the pod is that of the first container that reports one.
+    /// The pod has the state of the first container that reports one.
     fn summarize_containers(&mut self, status: &'a Value) {
         let mut running = false;
         let mut reported = None;
@@ -140,7 +137,7 @@ impl<'a> ContainerSummary<'a> {
         if let Some(reported) = reported {
             self.state = reported;
         }
-        // One container is done, another one still runs: the pod as a whole does.
+        // One container has completed while another one runs, so the pod runs.
         if self.state == "Completed" && running {
             self.state = if is_true(status, "Ready") { "Running" } else { "NotReady" }.to_owned();
         }
@@ -163,7 +160,7 @@ fn is_sidecar(container: &Value) -> bool {
     container["restartPolicy"] == "Always"
 }
 
-/// How a container ended.
+/// How a container terminated.
 fn termination_reason(terminated: &Value) -> String {
     match (terminated["reason"].as_str().unwrap_or_default(), terminated["signal"].as_i64().unwrap_or(0)) {
         ("", 0) => format!("ExitCode:{}", terminated["exitCode"].as_i64().unwrap_or(0)),
@@ -175,7 +172,7 @@ fn termination_reason(terminated: &Value) -> String {
 #[derive(Clone, Copy, Default)]
 struct Restarts<'a> {
     count: i64,
-    /// When the latest of those runs ended that were followed by a restart. RFC 3339 in UTC, so texts compare as times.
+    /// When the latest run that was followed by a restart ended. RFC 3339 in UTC, so texts compare as times.
     last: &'a str,
 }
 

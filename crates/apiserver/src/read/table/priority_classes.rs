@@ -11,10 +11,10 @@ pub const TABLE: PrinterTable = PrinterTable {
         PrinterColumn { kind: "integer", ..PrinterColumn::text("Value", "Priority of the pods of this class.") },
         PrinterColumn {
             kind: "boolean",
-            ..PrinterColumn::text("Global-Default", "Whether pods that name no class have this priority.")
+            ..PrinterColumn::text("Global-Default", "Whether pods without a priority class have this priority.")
         },
         PrinterColumn::AGE,
-        PrinterColumn::text("PreemptionPolicy", "Whether pods of this class may drive out others."),
+        PrinterColumn::text("PreemptionPolicy", "Whether pods of this class may preempt others."),
     ],
     cells: |class, now| {
         let document = class.document();

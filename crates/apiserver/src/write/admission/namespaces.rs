@@ -7,10 +7,10 @@ use crate::resources::object::ApiObject;
 use crate::response::status::{ApiResult, Status};
 use crate::server::Call;
 
-/// Namespaces that the system itself lives in.
+/// Namespaces of the system.
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
-/// An object is made only in a namespace that is there and stays.
+/// Refuses a create in a missing or terminating namespace.
 pub(super) fn require_active_namespace(attributes: &Attributes<'_>, object: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
     if attributes.operation != Operation::Create || !call.resource.namespaced {
@@ -27,7 +27,7 @@ pub(super) fn require_active_namespace(attributes: &Attributes<'_>, object: &mut
     }
 }
 
-/// Some namespaces cannot be deleted.
+/// Refuses the delete of a namespace of the system.
 pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
     let name = stored.key.name.as_str();
     if is_resource(call, "", "namespaces") && IMMORTAL.contains(&name) {

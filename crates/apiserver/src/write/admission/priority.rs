@@ -1,4 +1,4 @@
-//! Priority: pods and groups name a class, and have its priority; without a name they have the default.
+//! Priority: pods and groups have the priority of their class, or the default without a class.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ use crate::resources::resource::Resource;
 use crate::response::status::{ApiResult, Status};
 use crate::server::Call;
 
-/// A class as far as admission reads it.
+/// The fields of a class that admission reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PriorityClass {
@@ -33,7 +33,7 @@ fn preempts() -> String {
     PREEMPTS.to_owned()
 }
 
-/// A kind of group that has a priority: its plural, what messages call it, and the gate without which it has none.
+/// A kind of group with a priority: its plural, its name in messages, and the gate that it needs.
 struct GroupKind(&'static str, &'static str, Gate);
 
 const GROUP_KINDS: [GroupKind; 2] = [
@@ -41,12 +41,12 @@ const GROUP_KINDS: [GroupKind; 2] = [
     GroupKind("compositepodgroups", "composite pod group", Gate::CompositePodGroup),
 ];
 
-/// The class of this name; without a name the global default (the lowest of several), or priority 0.
+/// The class of this name. Without a name: the global default (the lowest of several), or priority 0.
 fn class_of(call: &Call<'_>, object: &ApiObject) -> ApiResult<PriorityClass> {
     let name = object.text(&["spec", "priorityClassName"]);
-    let nothing = || PriorityClass { value: 0, preemption_policy: preempts(), name: String::new() };
+    let no_class = || PriorityClass { value: 0, preemption_policy: preempts(), name: String::new() };
     if name.is_empty() {
-        return Ok(global_defaults(call).into_iter().min_by_key(|class| class.value).unwrap_or_else(nothing));
+        return Ok(global_defaults(call).into_iter().min_by_key(|class| class.value).unwrap_or_else(no_class));
     }
     if let Some(stored) = call.state.store.get(&priority_classes(call).key("", name)) {
         return Ok(read_class(&stored));
@@ -61,16 +61,16 @@ fn priority_classes<'a>(call: &Call<'a>) -> &'a Resource {
 
 fn global_defaults(call: &Call<'_>) -> Vec<PriorityClass> {
     let query = ListQuery::all(&priority_classes(call).store_name);
-    let listed = call.state.store.list(&query, &mut |stored| stored_field(&stored.meta, "globalDefault") == "true");
-    listed.expect("the current revision is never compacted").items.iter().map(|stored| read_class(stored)).collect()
+    let page = call.state.store.list(&query, &mut |stored| stored_field(&stored.meta, "globalDefault") == "true");
+    page.expect("the current revision is never compacted").items.iter().map(|stored| read_class(stored)).collect()
 }
 
 fn read_class(stored: &StoredObject) -> PriorityClass {
-    let class: PriorityClass = serde_json::from_slice(&stored.bytes()).expect("a stored class was judged");
+    let class: PriorityClass = serde_json::from_slice(&stored.bytes()).expect("a stored class is valid");
     PriorityClass { name: stored.key.name.clone(), ..class }
 }
 
-/// A pod's priority is that of its class, never its own word.
+/// Sets a pod's priority from its class. A pod cannot choose its own.
 pub(super) fn admit_pod(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
     if !is_resource(call, "", "pods") || !pod.document()["spec"].is_object() {
@@ -105,7 +105,7 @@ pub(super) fn admit_pod(attributes: &Attributes<'_>, pod: &mut ApiObject) -> Api
     Ok(())
 }
 
-/// A group's priority is that of its class; a given one must agree with it.
+/// Sets a group's priority from its class. A given priority must be equal to it.
 pub(super) fn admit_group(attributes: &Attributes<'_>, group: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
     let known = GROUP_KINDS.iter().find(|kind| is_resource(call, "scheduling.k8s.io", kind.0));
@@ -136,7 +136,7 @@ pub(super) fn admit_group(attributes: &Attributes<'_>, group: &mut ApiObject) ->
     Ok(())
 }
 
-/// What is said of a field that only the class decides.
+/// The message about a field that only the class determines.
 fn not_provided(field: &str, given: &Value, kind: &str, computed: &dyn Display) -> String {
     let given = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
     format!(
@@ -156,7 +156,7 @@ fn write_class(object: &mut ApiObject, class: &PriorityClass, with_policy: bool)
     }
 }
 
-/// The system's own classes stay.
+/// Refuses the delete of a system class.
 pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
     let name = stored.key.name.as_str();
     if is_resource(call, "scheduling.k8s.io", "priorityclasses")
@@ -167,7 +167,7 @@ pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResu
     Ok(())
 }
 
-/// At most one class is what pods without a class get.
+/// Refuses a second global default.
 pub(super) fn validate_single_global_default(attributes: &Attributes<'_>, object: &ApiObject) -> ApiResult<()> {
     let call = attributes.call;
     if !is_resource(call, "scheduling.k8s.io", "priorityclasses") || object.document()["globalDefault"] != true {

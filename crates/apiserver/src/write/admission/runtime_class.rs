@@ -1,4 +1,5 @@
-//! Runtime classes: how a node runs a pod. None are kept here, so a pod that names one names none that there is.
+//! Runtime classes: how a node runs a pod. They are not served here, so a reference to one is always a reference to a
+//! missing one.
 
 use super::{Attributes, Operation, is_resource};
 use crate::resources::object::ApiObject;

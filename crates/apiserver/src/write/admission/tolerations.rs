@@ -1,4 +1,4 @@
-//! How long a pod tolerates nodes that are not ready or unreachable, unless it says so itself.
+//! How long a pod without such tolerations tolerates nodes that are not ready or unreachable.
 
 use serde_json::{Value, json};
 
@@ -6,32 +6,32 @@ use super::{Attributes, Operation, is_resource};
 use crate::resources::object::ApiObject;
 use crate::response::status::ApiResult;
 
-/// The taints that such nodes get.
+/// The taints of such nodes.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const SECONDS: i64 = 300;
 
-/// Adds a toleration for each taint that the pod does not mention.
+/// Adds a toleration for each taint that the pod does not tolerate.
 pub(super) fn add_default_tolerations(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
     if attributes.operation == Operation::UpdateSubresource || !is_resource(attributes.call, "", "pods") {
         return Ok(());
     }
     let Some(spec) = pod.document_mut().get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
-    let held = spec.entry("tolerations").or_insert_with(|| json!([]));
-    if held.is_null() {
-        *held = json!([]);
+    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+    if tolerations.is_null() {
+        *tolerations = json!([]);
     }
     // Decoding reports any other type.
-    let Some(held) = held.as_array_mut() else { return Ok(()) };
-    let says_nothing = |taint: &&str| {
+    let Some(tolerations) = tolerations.as_array_mut() else { return Ok(()) };
+    let is_not_tolerated = |taint: &&str| {
         let text = |toleration: &Value, field: &str| toleration[field].as_str().unwrap_or_default().to_owned();
         let covers = |toleration: &Value| {
             ["", taint].contains(&text(toleration, "key").as_str())
                 && ["", "NoExecute"].contains(&text(toleration, "effect").as_str())
         };
-        !held.iter().any(covers)
+        !tolerations.iter().any(covers)
     };
-    let missing: Vec<&str> = TAINTS.into_iter().filter(says_nothing).collect();
-    held.extend(
+    let missing: Vec<&str> = TAINTS.into_iter().filter(is_not_tolerated).collect();
+    tolerations.extend(
         missing.into_iter().map(
             |taint| json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}),
         ),

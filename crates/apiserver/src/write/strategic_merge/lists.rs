@@ -1,8 +1,8 @@
-//! The two ways in which a patch merges into a list: plain values are united, objects meet by their merge key.
+//! Merges a patch into a list: primitive values are united, objects are matched by their merge key.
 //!
-//! Both end with the same order. What the patch names stands in the order of `$setElementOrder`, or else of the patch;
-//! what only the server has keeps its order; and between the two the places in the old list decide, where something new
-//! goes first. So a patch that is applied again changes nothing.
+//! Both use the same order. Items in the patch have the order of `$setElementOrder`, or else of the patch. Items that
+//! only the server has keep their order. The positions in the old list decide between the two, and new items come
+//! first. So applying a patch again changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{Directive, MalformedPatch, MergeResult, merge};
 
-/// What a patch says about one field: its value, and the directives about the list in it.
+/// The change of one field: its value, and the directives for its list.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ListChange<'a> {
     pub value: Option<&'a Value>,
@@ -26,37 +26,37 @@ impl<'a> ListChange<'a> {
         self.value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// A patch that only orders or takes out makes no list where there is none.
+    /// Whether there is nothing to do: a patch that only orders or removes items does not create a missing list.
     fn is_noop(&self, old: Option<&Value>) -> bool {
         self.value.is_none() && old.is_none()
     }
 }
 
-/// One item on its way into the new list.
+/// One item of the new list.
 struct MergedItem {
-    /// What tells it apart, as text.
+    /// What identifies it, as text.
     key: String,
     value: Value,
-    /// Its place in the old list; `None` when it is new.
+    /// Its index in the old list; `None` for a new item.
     old_index: Option<usize>,
 }
 
-/// The values of the old list and of the patch, each once, without those that are taken out.
+/// The values of the old list and of the patch, without duplicates and removed values.
 pub(super) fn merge_primitives(old: Option<Value>, change: &ListChange<'_>) -> MergeResult<Option<Value>> {
     if change.is_noop(old.as_ref()) {
         return Ok(None);
     }
     let plain = |value: &Value| match value {
-        Value::Array(_) | Value::Object(_) => Err(MalformedPatch::new(format!("{value} is not a plain value"))),
+        Value::Array(_) | Value::Object(_) => Err(MalformedPatch::new(format!("{value} is not a primitive value"))),
         _ => Ok(value.to_string()),
     };
     let removed: BTreeSet<String> = change.removed.iter().map(plain).collect::<MergeResult<_>>()?;
     let mut seen = BTreeSet::new();
     let mut entries = Vec::new();
-    for (place, value) in old_items(old).into_iter().enumerate() {
+    for (old_index, value) in old_items(old).into_iter().enumerate() {
         let key = value.to_string();
         if !removed.contains(&key) && seen.insert(key.clone()) {
-            entries.push(MergedItem { key, value, old_index: Some(place) });
+            entries.push(MergedItem { key, value, old_index: Some(old_index) });
         }
     }
     let named: Vec<String> = change.items().iter().map(plain).collect::<MergeResult<_>>()?;
@@ -72,12 +72,12 @@ pub(super) fn merge_primitives(old: Option<Value>, change: &ListChange<'_>) -> M
     Ok(Some(ordered_list(entries, &order)))
 }
 
-/// Items with the same value of `key` are merged, others are added; `$patch` takes items out or replaces the list.
+/// Items with the same value of `key` are merged, others are added. `$patch` removes items or replaces the list.
 pub(super) fn merge_by_key(
     old: Option<Value>,
     change: &ListChange<'_>,
     key: &str,
-    item_place: PatchSchema,
+    item_schema: PatchSchema,
 ) -> MergeResult<Option<Value>> {
     if change.is_noop(old.as_ref()) {
         return Ok(None);
@@ -88,24 +88,24 @@ pub(super) fn merge_by_key(
     let mut entries: Vec<MergedItem> = old
         .into_iter()
         .enumerate()
-        .map(|(place, value)| MergedItem { key: value[key].to_string(), value, old_index: Some(place) })
+        .map(|(old_index, value)| MergedItem { key: value[key].to_string(), value, old_index: Some(old_index) })
         .filter(|entry| !items.deleted.contains(&entry.key))
         .collect();
-    // Upstream: where a patch takes items out and orders the rest, new ones follow what only the server has.
+    // Upstream: when a patch removes items and orders the rest, new items follow those that only the server has.
     let shifted = change.order.is_some() && entries.len() < old_count;
-    // Of items that share a key, which only old lists have, a patch means the first.
+    // Only old lists contain several items with one key. The patch applies to the first.
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
         known.entry(entry.key.clone()).or_insert(at);
     }
     for (key, fields) in &items.merged {
         let at = *known.entry(key.clone()).or_insert_with(|| {
-            let place = shifted.then_some(old_count + entries.len());
-            entries.push(MergedItem { key: key.clone(), value: Value::Object(Map::new()), old_index: place });
+            let old_index = shifted.then_some(old_count + entries.len());
+            entries.push(MergedItem { key: key.clone(), value: Value::Object(Map::new()), old_index });
             entries.len() - 1
         });
         if let Value::Object(object) = &mut entries[at].value {
-            merge(object, fields, item_place).map_err(|error| error.under(&format!("[{key}]")))?;
+            merge(object, fields, item_schema).map_err(|error| error.under(&format!("[{key}]")))?;
         }
     }
     let named: Vec<String> = items.merged.into_iter().map(|(key, _)| key).collect();
@@ -119,10 +119,10 @@ pub(super) fn merge_by_key(
     Ok(Some(ordered_list(entries, &order)))
 }
 
-/// The items of a patch, by what is to become of them.
+/// The items of a patch, by their directive.
 #[derive(Default)]
 struct PatchItems<'a> {
-    /// Whether the old list goes.
+    /// Whether the old list is discarded.
     replace: bool,
     deleted: BTreeSet<String>,
     merged: Vec<(String, &'a Map<String, Value>)>,
@@ -136,7 +136,7 @@ impl<'a> PatchItems<'a> {
                 .as_object()
                 .ok_or_else(|| MalformedPatch::new(format!("{item} is not an object, so it has no merge key")))?;
             match Directive::parse(fields)? {
-                // It speaks about the list and is no item of it.
+                // It is a directive for the list, not an item.
                 Directive::Replace => read.replace = true,
                 Directive::Delete => drop(read.deleted.insert(item_key(item, key)?)),
                 Directive::Merge => read.merged.push((item_key(item, key)?, fields)),
@@ -162,7 +162,7 @@ fn old_items(old: Option<Value>) -> Vec<Value> {
     }
 }
 
-/// `order`, if the patch's own items stand in it, and in this order.
+/// `order`, if it contains the patch's items in their order.
 fn check_order(order: Vec<String>, named: &[String]) -> MergeResult<Vec<String>> {
     let mut rest = order.iter();
     if named.iter().all(|key| rest.any(|ordered| ordered == key)) {
@@ -172,7 +172,7 @@ fn check_order(order: Vec<String>, named: &[String]) -> MergeResult<Vec<String>>
     Err(MalformedPatch::new(format!("the order in patch list [{named}] doesn't match $setElementOrder list [{order}]")))
 }
 
-/// The list in its final order; see the top of the file.
+/// The list in its final order; see the module comment.
 fn ordered_list(entries: Vec<MergedItem>, order: &[String]) -> Value {
     let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
     for (rank, key) in order.iter().enumerate() {
@@ -185,7 +185,7 @@ fn ordered_list(entries: Vec<MergedItem>, order: &[String]) -> Value {
     let mut others = others.into_iter().peekable();
     for entry in named {
         while let Some(other) =
-            others.next_if(|other| entry.old_index.is_some_and(|place| other.old_index < Some(place)))
+            others.next_if(|other| entry.old_index.is_some_and(|old_index| other.old_index < Some(old_index)))
         {
             list.push(other.value);
         }

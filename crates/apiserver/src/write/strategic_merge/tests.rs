@@ -1,4 +1,4 @@
-//! Merges by table, against what kubectl's own merge makes of the same patches, and by property.
+//! Merges tested by table, against recorded results of kubectl's own merge, and by property.
 #![allow(clippy::unwrap_used)]
 
 use api::schema::patch_schema;
@@ -21,7 +21,7 @@ fn pod() -> Value {
     })
 }
 
-/// The pod after the patch, or why there is none.
+/// The patched pod, or the error.
 fn patched(patch: &Value) -> Result<Value, String> {
     let Value::Object(mut document) = pod() else { panic!("a pod is an object") };
     let Value::Object(patch) = patch else { panic!("a patch is an object") };
@@ -40,20 +40,24 @@ fn containers(pod: &Value) -> String {
 #[test]
 fn lists_with_a_merge_key_are_merged_by_it() {
     for (case, spec, want) in [
-        ("a known item is changed in place", json!({"containers": [{"name": "two", "image": "x"}]}), "one=i1 two=x"),
+        (
+            "an existing item is changed in place",
+            json!({"containers": [{"name": "two", "image": "x"}]}),
+            "one=i1 two=x",
+        ),
         ("a new item goes first", json!({"containers": [{"name": "new", "image": "x"}]}), "new=x one=i1 two=i2"),
         (
-            "what the patch names has its order",
+            "items of the patch have its order",
             json!({"containers": [{"name": "two"}, {"name": "one"}]}),
             "two=i2 one=i1",
         ),
         ("delete", json!({"containers": [{"name": "one", "$patch": "delete"}]}), "two=i2"),
-        ("delete of nothing", json!({"containers": [{"name": "none", "$patch": "delete"}]}), "one=i1 two=i2"),
+        ("delete of a missing item", json!({"containers": [{"name": "none", "$patch": "delete"}]}), "one=i1 two=i2"),
         ("replace", json!({"containers": [{"name": "new", "image": "x"}, {"$patch": "replace"}]}), "new=x"),
         ("merge is the default", json!({"containers": [{"name": "two", "$patch": "merge"}]}), "one=i1 two=i2"),
         ("an order alone", json!({"$setElementOrder/containers": [{"name": "two"}, {"name": "one"}]}), "two=i2 one=i1"),
         (
-            "an order that names what is not there",
+            "an order with a missing item",
             json!({"$setElementOrder/containers": [{"name": "z"}, {"name": "two"}, {"name": "one"}]}),
             "two=i2 one=i1",
         ),
@@ -104,26 +108,26 @@ fn every_other_value_is_merged_replaced_or_removed() {
             json!(["c"]),
         ),
         (
-            "plain values are united",
+            "primitive values are united",
             json!({"metadata": {"finalizers": ["f/d", "f/b"]}}),
             "/metadata/finalizers",
             json!(["f/d", "f/a", "f/b", "f/c"]),
         ),
         (
-            "plain values are taken out",
+            "primitive values are removed",
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["f/b", "f/z"]}}),
             "/metadata/finalizers",
             json!(["f/a", "f/c"]),
         ),
         (
-            "plain values are ordered",
+            "primitive values are ordered",
             json!({"metadata": {"$setElementOrder/finalizers": ["f/c", "f/d", "f/a"],
             "finalizers": ["f/d"]}}),
             "/metadata/finalizers",
             json!(["f/b", "f/c", "f/d", "f/a"]),
         ),
         (
-            "one member of a union takes the place of another",
+            "one member of a union replaces another",
             json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}}),
             "/spec/volumes",
             json!([{"name": "v", "hostPath": {"path": "/x"}}]),
@@ -136,19 +140,19 @@ fn every_other_value_is_merged_replaced_or_removed() {
             json!([{"name": "B", "value": "2"}, {"name": "A"}]),
         ),
         (
-            "what is new has no nulls and no directives",
+            "new values have no nulls and no directives",
             json!({"spec": {"securityContext": {"runAsUser": null,
             "$retainKeys": ["runAsGroup"], "runAsGroup": 3}}}),
             "/spec/securityContext",
             json!({"runAsGroup": 3}),
         ),
         (
-            "an order makes no list",
+            "an order creates no list",
             json!({"spec": {"$setElementOrder/hostAliases": []}}),
             "/spec/hostAliases",
             Value::Null,
         ),
-        ("another type takes the place", json!({"metadata": {"labels": "x"}}), "/metadata/labels", json!("x")),
+        ("another type replaces the value", json!({"metadata": {"labels": "x"}}), "/metadata/labels", json!("x")),
         (
             "an unknown directive is an unknown field",
             json!({"spec": {"$x/containers": 1}}),
@@ -162,7 +166,7 @@ fn every_other_value_is_merged_replaced_or_removed() {
 }
 
 #[test]
-fn lists_come_out_as_kubectl_makes_them() {
+fn lists_are_merged_as_by_kubectl() {
     let names = |text: &str| -> Vec<Value> {
         text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(|name| json!({"name": name})).collect()
     };
@@ -188,7 +192,7 @@ fn lists_come_out_as_kubectl_makes_them() {
 
 /// The exercises of the task "Update API Objects in Place Using kubectl patch" of the Kubernetes documentation, on a Job.
 #[test]
-fn the_documented_exercises_come_out_as_documented() {
+fn the_documented_exercises_have_the_documented_results() {
     let mut job = json!({"spec": {"template": {"spec": {
         "containers": [{"name": "patch-demo-ctr", "image": "nginx"}],
         "tolerations": [{"effect": "NoSchedule", "key": "dedicated", "value": "test-team"}],
@@ -198,8 +202,8 @@ fn the_documented_exercises_come_out_as_documented() {
         json!({"spec": {"template": {"spec": {"tolerations": [
             {"effect": "NoSchedule", "key": "disktype", "value": "ssd"}]}}}}),
     ] {
-        let place = patch_schema("batch", "v1", "Job");
-        merge(job.as_object_mut().unwrap(), patch.as_object().unwrap(), place).unwrap();
+        let schema = patch_schema("batch", "v1", "Job");
+        merge(job.as_object_mut().unwrap(), patch.as_object().unwrap(), schema).unwrap();
     }
     assert_eq!(
         job["spec"]["template"]["spec"],
@@ -211,7 +215,7 @@ fn the_documented_exercises_come_out_as_documented() {
 }
 
 #[test]
-fn directives_that_make_no_sense_are_refused_with_their_place() {
+fn malformed_directives_are_refused_with_their_path() {
     for (patch, want) in [
         (json!({"spec": {"$patch": "burn"}}), "spec: unknown patch type: \"burn\""),
         (json!({"spec": {"$patch": 1}}), "spec: unknown patch type: 1"),
@@ -231,7 +235,7 @@ fn directives_that_make_no_sense_are_refused_with_their_place() {
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": 1}}),
             "metadata: $deleteFromPrimitiveList/finalizers",
         ),
-        (json!({"metadata": {"finalizers": [{}]}}), "metadata.finalizers: {} is not a plain value"),
+        (json!({"metadata": {"finalizers": [{}]}}), "metadata.finalizers: {} is not a primitive value"),
         (json!({"spec": {"$retainKeys": 1}}), "spec: invalid patch format of retainKeys: $retainKeys must be a list"),
         (json!({"spec": {"$retainKeys": [1]}}), "spec: invalid patch format of retainKeys: 1 is not the name"),
         (
@@ -248,7 +252,7 @@ fn directives_that_make_no_sense_are_refused_with_their_place() {
     }
 }
 
-/// Any patch of the pod above, directives included; some of them make no sense.
+/// Generated patches of the pod above, directives included; some of them are malformed.
 fn patches() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec!["one", "two", "three"]);
     let directive = prop::sample::select(vec![None, None, None, Some("delete"), Some("replace"), Some("merge")]);
@@ -277,7 +281,8 @@ fn patches() -> impl Strategy<Value = Value> {
             let set = |part: &mut Map<String, Value>, name: &str, value: Option<Value>| {
                 value.map(|value| part.insert(name.to_owned(), value));
             };
-            // An item that is taken out and put in at once is made anew each time; that is no property of anything.
+            // An item that is deleted and added by the same patch is created again each time, so such patches are
+            // excluded.
             let items = items.map(|mut items: Vec<Value>| {
                 let mut seen = Vec::new();
                 items.retain(|item| {
@@ -323,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn a_patch_of_nulls_removes_every_field_it_names(names in prop::collection::btree_set("metadata|spec|status|x", 0..4)) {
+    fn a_patch_of_nulls_removes_every_field_in_it(names in prop::collection::btree_set("metadata|spec|status|x", 0..4)) {
         let patch: Map<String, Value> = names.iter().map(|name| (name.clone(), Value::Null)).collect();
         let left = apply(&pod(), &Value::Object(patch)).unwrap();
         let want: Vec<&str> = ["metadata", "spec"].into_iter().filter(|name| !names.contains(*name)).collect();
