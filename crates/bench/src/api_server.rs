@@ -20,7 +20,7 @@ use supervisor::{UpConfig, UpProcess};
 /// Options of `cargo xtask bench api`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The program measured over TLS; built first with `cargo build --release`
+    /// The program that is measured over TLS; build it first with `cargo build --release`
     #[arg(long, default_value = "target/release/phalanx")]
     pub phalanx: PathBuf,
     /// Seconds for each row
@@ -29,10 +29,10 @@ pub struct Args {
     /// Pods for the memory and start-up figures
     #[arg(long, default_value_t = 50_000)]
     pub pods: usize,
-    /// Folder for the data directories; it should lie on a disk, not in memory
+    /// Folder for the data directories; it should be on a disk, not in memory
     #[arg(long, default_value = "target/bench-api")]
     pub folder: PathBuf,
-    /// Also write one JSON object a line to this file
+    /// Also write one JSON object per line to this file
     #[arg(long)]
     pub json: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The server called in place, its store on disk with a writer of its own.
+/// The server called in the same process, its store on disk with a writer thread.
 async fn in_process(args: &Args) -> anyhow::Result<Vec<ApiRow>> {
     let folder = args.folder.join("in-process");
     let store =
@@ -98,7 +98,7 @@ async fn in_process(args: &Args) -> anyhow::Result<Vec<ApiRow>> {
     Ok(rows)
 }
 
-/// The real program in a process of its own, asked over TLS; the clients have the rest of the machine.
+/// `phalanx up` in a process of its own, over TLS; the clients use the rest of the machine.
 async fn over_tls(args: &Args) -> anyhow::Result<Vec<ApiRow>> {
     let mut plan = UpConfig::new(&args.phalanx, &args.folder.join("tls"))?;
     plan.options = ["--without", "scheduler,controllers,nodes"].map(str::to_owned).to_vec();
@@ -108,31 +108,31 @@ async fn over_tls(args: &Args) -> anyhow::Result<Vec<ApiRow>> {
     Ok(rows)
 }
 
-async fn measure_requests<F>(home: &str, args: &Args, client: impl Fn() -> F) -> anyhow::Result<Vec<ApiRow>>
+async fn measure_requests<F>(transport: &str, args: &Args, client: impl Fn() -> F) -> anyhow::Result<Vec<ApiRow>>
 where
     F: Future<Output = anyhow::Result<kube::Client>>,
 {
     let mut rows = Vec::new();
     for clients in CLIENTS {
-        let made: Vec<kube::Client> = try_join_all((0..clients).map(|_| client())).await?;
-        let prefix = format!("{}-{clients}", home.replace(' ', "-").to_lowercase());
+        let connected: Vec<kube::Client> = try_join_all((0..clients).map(|_| client())).await?;
+        let prefix = format!("{}-{clients}", transport.replace(' ', "-").to_lowercase());
         let name = |worker: usize, turn: usize| format!("{prefix}-{worker}-{turn}");
         let create = |client: kube::Client, worker: usize, turn: usize| {
             let pod = pod(&name(worker, turn));
             async move { request::post(&client, PODS, &pod).await.map(drop) }
         };
-        rows.push(measure(format!("pod create, {home}"), args, &made, create).await?);
+        rows.push(measure(format!("pod create, {transport}"), args, &connected, create).await?);
         let update = |client: kube::Client, worker: usize, turn: usize| {
             let path = format!("{PODS}/{}", name(worker, 0));
             let body = json!({"metadata": {"labels": {"turn": turn.to_string()}}});
             async move { request::patch(&client, &path, PatchKind::Merge, &body).await.map(drop) }
         };
-        rows.push(measure(format!("pod update, {home}"), args, &made, update).await?);
+        rows.push(measure(format!("pod update, {transport}"), args, &connected, update).await?);
     }
     Ok(rows)
 }
 
-/// Each client sends its next request when the last is answered, for as long as a row takes.
+/// Each client sends its next request after the last response, for the duration of a row.
 async fn measure<F>(
     case: String,
     args: &Args,
@@ -147,25 +147,25 @@ where
     let worker = |worker: usize, client: kube::Client| {
         let send = &send;
         async move {
-            let mut taken = Vec::new();
+            let mut durations = Vec::new();
             while Instant::now() < end {
                 let sent = Instant::now();
-                send(client.clone(), worker, taken.len()).await?;
-                taken.push(sent.elapsed());
+                send(client.clone(), worker, durations.len()).await?;
+                durations.push(sent.elapsed());
             }
-            Ok::<_, kube::Error>(taken)
+            Ok::<_, kube::Error>(durations)
         }
     };
     let workers = clients.iter().enumerate().map(|(index, client)| worker(index, client.clone()));
-    let mut taken: Vec<Duration> = try_join_all(workers).await?.into_iter().flatten().collect();
+    let mut durations: Vec<Duration> = try_join_all(workers).await?.into_iter().flatten().collect();
     let elapsed = started.elapsed().as_secs_f64();
-    taken.sort_unstable();
-    let at = |share: f64| taken[((taken.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
-    let per_second = taken.len() as f64 / elapsed;
+    durations.sort_unstable();
+    let at = |share: f64| durations[((durations.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
+    let per_second = durations.len() as f64 / elapsed;
     Ok(ApiRow { case, clients: clients.len(), per_second, p50_ms: at(0.5), p99_ms: at(0.99) })
 }
 
-/// Resident memory idle and with all pods running, and how long a start takes with them on disk.
+/// Resident memory idle and with all pods running, and the duration of a start with them on disk.
 async fn measure_footprint(args: &Args) -> anyhow::Result<Value> {
     let mut plan = UpConfig::new(&args.phalanx, &args.folder.join("sizes"))?;
     plan.options = ["--nodes", "500"].map(str::to_owned).to_vec();
@@ -187,23 +187,23 @@ async fn measure_footprint(args: &Args) -> anyhow::Result<Value> {
     let full = resident_mb(up.pid())?;
     up.stop()?;
     let started = Instant::now();
-    let again = UpProcess::start(&plan, "127.0.0.1:0")?;
+    let second = UpProcess::start(&plan, "127.0.0.1:0")?;
     let start_seconds = started.elapsed().as_secs_f64();
-    let restarted = resident_mb(again.pid())?;
-    again.stop()?;
+    let restarted = resident_mb(second.pid())?;
+    second.stop()?;
     Ok(
         json!({"case": "sizes", "pods": args.pods, "nodes": 500, "rss_idle_mb": idle.round(), "rss_full_mb": full.round(),
         "rss_restarted_mb": restarted.round(), "start_seconds": start_seconds}),
     )
 }
 
-/// Waits until no pod is left that does not run.
+/// Waits until every pod runs.
 async fn wait_until_running(client: &kube::Client) -> anyhow::Result<()> {
     let path = format!("{PODS}?fieldSelector=status.phase!%3DRunning&limit=1");
     let deadline = Instant::now() + Duration::from_secs(600);
     loop {
-        let left: Value = serde_json::from_slice(&request::get(client, &path).await?)?;
-        if left["items"].as_array().is_some_and(Vec::is_empty) {
+        let pending: Value = serde_json::from_slice(&request::get(client, &path).await?)?;
+        if pending["items"].as_array().is_some_and(Vec::is_empty) {
             return Ok(());
         }
         anyhow::ensure!(Instant::now() < deadline, "the pods did not all run within ten minutes");

@@ -1,8 +1,8 @@
-//! The scheduler's decisions alone, no API: milliseconds per group for each shape.
+//! The scheduler's decisions alone, without the API: milliseconds per group for each shape.
 //!
-//! All nodes, groups and pods are made first, and kept as the scheduler's caches keep them; then they are shown to the core.
-//! Then each `next` is timed by itself; telling the core that a bind went well, and showing it the bound pod as the watch
-//! would, is timed apart. Each case has a process of its own, so that its memory is its own, too.
+//! All nodes, groups and pods are created first, in the form of the scheduler's caches, and passed to the core. Then
+//! each `next` is timed. Reporting a successful bind to the core, and passing the bound pod as the watch would, are
+//! timed separately. Each case runs in a process of its own, so that its memory can be measured.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,22 +25,22 @@ use scheduler_core::{BindOutcome, ClusterChange, Config, Core, DecisionAction};
 use crate::pod_life::{peak_mb_of, resident_mb_of};
 use crate::scheduling_cases::{CasePolicy, NAMESPACE, RACK, SchedulingCase, rack};
 
-mod instructions; // counted under valgrind, and held against those that were kept
+mod instructions; // counted under valgrind and compared with recorded counts
 
 /// Options of `cargo xtask bench core`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Run only this case, such as gang-1000x3, tas-750x4, single-10000-of-50, single-10000-behind-10000 or
-    /// gang-3x1000@50000; other sizes are named alike
+    /// gang-3x1000@50000; other sizes have names of the same form
     #[arg(long)]
     pub case: Option<String>,
-    /// Count instructions under valgrind instead of measuring time: the machine's load does not matter to them
+    /// Count instructions under valgrind instead of measuring time: they do not depend on the load of the machine
     #[arg(long)]
     pub instructions: bool,
-    /// Compare the instructions with those in this file, and fail where they are a tenth more or less
+    /// Compare the instructions with those in this file, and fail if they differ by more than a tenth
     #[arg(long, requires = "instructions", value_name = "FILE")]
     pub check: Option<std::path::PathBuf>,
-    /// Also write one JSON object a line to this file
+    /// Also write one JSON object per line to this file
     #[arg(long)]
     pub json: Option<std::path::PathBuf>,
 }
@@ -100,19 +100,19 @@ fn measure_in_child_process(case: &SchedulingCase, json: Option<&mut File>) -> a
     if let Some(all) = json {
         all.write_all(&std::fs::read(&file)?)?;
     }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().last().unwrap_or_default().to_owned())
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    Ok(stdout.lines().last().unwrap_or_default().to_owned())
 }
 
 struct CoreMeasurement {
     case: SchedulingCase,
     decision_times: Vec<Duration>,
     observe_time: Duration,
-    /// What the core takes, where the system tells. Names of nodes in the views of bound pods are in it.
+    /// The memory of the core, if the system reports it. It includes the names of nodes in the views of bound pods.
     core_mb: Option<f64>,
 }
 
-/// All objects, as the caches of the scheduler's shell keep them: each once, shared with whom it is shown to.
+/// All objects, as the scheduler's caches have them: each once and shared.
 struct CoreInput {
     nodes: Vec<Arc<NodeView>>,
     groups: Vec<Arc<PodGroupView>>,
@@ -148,37 +148,37 @@ fn measure(case: &SchedulingCase) -> anyhow::Result<CoreMeasurement> {
     let own_mb = memory_mb(resident_mb_of);
     let mut core = Core::new(Config::default());
     views.observe_all(&mut core);
-    let (mut decides, mut observing, mut bound, mut refused) = (Vec::new(), Duration::ZERO, 0, 0);
+    let (mut decision_times, mut observe_time, mut bound, mut refused) = (Vec::new(), Duration::ZERO, 0, 0);
     loop {
         let started = Instant::now();
         let decision = core.next(now);
         let took = started.elapsed();
         let Some(decision) = decision else { break };
-        decides.push(took);
+        decision_times.push(took);
         let DecisionAction::Bind(placements) = decision.action else {
             refused += 1;
             continue;
         };
         bound += placements.len();
         for placement in placements {
-            let kept = views.pods.get_mut(&placement.pod).context("a pod that was shown is bound")?;
-            let mut new = (**kept).clone();
+            let view = views.pods.get_mut(&placement.pod).context("only pods of the input are bound")?;
+            let mut new = (**view).clone();
             new.spec.node_name = placement.node;
             let new = Arc::new(new);
-            let old = std::mem::replace(kept, Arc::clone(&new));
+            let old = std::mem::replace(view, Arc::clone(&new));
             let change = ClusterChange::Pod { old: Some(Arc::clone(&old)), new: Some(new) };
             let started = Instant::now();
             core.settled(BindOutcome::Bound { pod: placement.pod, uid: placement.uid }, now);
             core.observe(change);
-            observing += started.elapsed();
+            observe_time += started.elapsed();
         }
     }
     ensure!(bound == case.pods(), "{bound} pods were placed, not all {}", case.pods());
-    // Each once: nothing that happened meanwhile could have helped them.
-    ensure!(refused == case.blocked, "{refused} refusals of {} pods that fit nowhere", case.blocked);
-    decides.sort_unstable();
+    // Each once: no event could have helped them.
+    ensure!(refused == case.blocked, "{refused} refusals for {} pods that fit nowhere", case.blocked);
+    decision_times.sort_unstable();
     let core_mb = memory_mb(resident_mb_of).zip(own_mb).map(|(all, own)| all - own);
-    Ok(CoreMeasurement { case: case.clone(), decision_times: decides, observe_time: observing, core_mb })
+    Ok(CoreMeasurement { case: case.clone(), decision_times, observe_time, core_mb })
 }
 
 impl CoreMeasurement {
@@ -230,7 +230,7 @@ impl fmt::Display for CoreMeasurement {
     }
 }
 
-/// Memory of this process, where the system tells.
+/// Memory of this process, if the system reports it.
 fn memory_mb(which: impl Fn(&Path) -> anyhow::Result<f64>) -> Option<f64> {
     which(Path::new("/proc/self/status")).ok()
 }
@@ -284,7 +284,7 @@ fn pod(case: &SchedulingCase, group: usize, index: usize) -> PodView {
     pod
 }
 
-/// Wants more than any node has.
+/// Requests more than any node has.
 fn blocked_pod(index: usize) -> PodView {
     let mut pod = PodView { metadata: meta(format!("blocked-{index:05}")), ..PodView::default() };
     pod.spec.scheduler_name = "default-scheduler".into();

@@ -1,4 +1,4 @@
-//! The store alone, on disk: durable creates and updates through the writer thread, and how long a start takes.
+//! The store alone, on disk: durable creates and updates through the writer thread, and the duration of a start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ pub struct Args {
     /// How many objects a start reads
     #[arg(long, default_value_t = 50_000)]
     objects: usize,
-    /// Where the data directory is made; it is removed afterwards
+    /// Where the data directory is created; it is removed afterwards
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// Also write the results here, one object a line
+    /// Also write the results to this file, one JSON object per line
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -38,18 +38,18 @@ const CLIENTS: [usize; 3] = [1, 16, 64];
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let directory = match &args.directory {
         Some(directory) => directory.clone(),
-        // Beside the program, so that it is the disk that the build uses and not a file system in memory.
-        None => std::env::current_exe()?.parent().context("a program lies in a folder")?.to_owned(),
+        // Next to the program, so that it is on the disk of the build and not on a file system in memory.
+        None => std::env::current_exe()?.parent().context("a program has a parent folder")?.to_owned(),
     };
-    let home = BenchDataDir(directory.join(format!("bench-store-{}", std::process::id())));
+    let data_dir = BenchDataDir(directory.join(format!("bench-store-{}", std::process::id())));
     let mut lines = Vec::new();
     println!("{:>8} {:>8} {:>12} {:>10} {:>10} {:>10}", "op", "clients", "commits/s", "p50 ms", "p99 ms", "max ms");
     for op in ["create", "update"] {
         for clients in CLIENTS {
-            lines.push(measure_commits(&home.0, op, clients, Duration::from_secs_f64(args.seconds))?);
+            lines.push(measure_commits(&data_dir.0, op, clients, Duration::from_secs_f64(args.seconds))?);
         }
     }
-    lines.extend(measure_starts(&home.0, args.objects)?);
+    lines.extend(measure_starts(&data_dir.0, args.objects)?);
     if let Some(file) = &args.json {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         fs::write(file, text).with_context(|| file.display().to_string())?;
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A directory that goes with the benchmark.
+/// A directory that is removed after the benchmark.
 struct BenchDataDir(PathBuf);
 
 impl Drop for BenchDataDir {
@@ -72,8 +72,8 @@ fn open(directory: &Path) -> anyhow::Result<Store> {
 }
 
 /// Each client commits one write after the other, on one thread as the control loops do.
-fn measure_commits(home: &Path, op: &str, clients: usize, length: Duration) -> anyhow::Result<Value> {
-    let directory = home.join(format!("{op}-{clients}"));
+fn measure_commits(data_dir: &Path, op: &str, clients: usize, length: Duration) -> anyhow::Result<Value> {
+    let directory = data_dir.join(format!("{op}-{clients}"));
     let (committer, writer) = Committer::on_thread(open(&directory)?, |error| eprintln!("error: {error:?}"));
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let begin = Instant::now();
@@ -108,8 +108,8 @@ async fn one_client(
         let name = if updates { format!("pod-{client}") } else { format!("pod-{client}-{round}") };
         let expect = current.filter(|_| updates).map_or(Precondition::Absent, Precondition::At);
         let write = write(StoreKey::new(&pods, "default", name), expect, OBJECT_BYTES, round);
-        let answer = committer.commit(vec![write], Timestamp::UNIX_EPOCH).await?.pop();
-        let stored = answer.context("every write is answered")?;
+        let result = committer.commit(vec![write], Timestamp::UNIX_EPOCH).await?.pop();
+        let stored = result.context("every write has a result")?;
         current = Some(stored.map_err(|refused| anyhow::anyhow!("{refused:?}"))?.revision);
         waits.push(begin.elapsed());
     }
@@ -127,8 +127,8 @@ fn write(key: StoreKey, expect: Precondition, bytes: usize, round: usize) -> Obj
 }
 
 /// Opens a store with many objects: one that was closed, and one whose process was killed.
-fn measure_starts(home: &Path, objects: usize) -> anyhow::Result<Vec<Value>> {
-    let (closed, killed) = (home.join("closed"), home.join("killed"));
+fn measure_starts(data_dir: &Path, objects: usize) -> anyhow::Result<Vec<Value>> {
+    let (closed, killed) = (data_dir.join("closed"), data_dir.join("killed"));
     let store = open(&closed)?;
     let pods: Arc<str> = Arc::from("pods");
     let names: Vec<usize> = (0..objects).collect();
@@ -146,7 +146,7 @@ fn measure_starts(home: &Path, objects: usize) -> anyhow::Result<Vec<Value>> {
         let begin = Instant::now();
         let store = open(directory)?;
         let seconds = begin.elapsed().as_secs_f64();
-        ensure!(store.revision() == Revision(objects as u64), "every object is there");
+        ensure!(store.revision() == Revision(objects as u64), "an object is missing");
         let file_mib = fs::metadata(directory.join("objects.redb"))?.len() as f64 / f64::from(1 << 20);
         println!("{case:>8} {objects:>8} {seconds:>12.3} {file_mib:>10.0}");
         lines.push(json!({"case": "store-start", "after": case, "objects": objects,

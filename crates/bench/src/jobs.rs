@@ -1,10 +1,10 @@
-//! Jobs from their creation to their end: our controllers beside the real kube-controller-manager.
+//! Jobs from creation to completion: our controllers and kube-controller-manager.
 
-mod running_system; // what runs: everything in one process of ours, or the real server with parts beside it
-mod load; // Jobs sent, and watched to their end
-mod group_footprint; // what Workloads and PodGroups take up
-mod resource_usage; // what a server counted, and what a process took
-mod waiting_gangs; // what gangs that wait cost
+mod running_system; // the system under test: `phalanx up`, or kube-apiserver with components
+mod load; // Jobs submitted and watched until they complete
+mod group_footprint; // memory of Workloads and PodGroups
+mod resource_usage; // writes of a server, CPU and memory of a process
+mod waiting_gangs; // the cost of waiting gangs
 
 pub use self::resource_usage::WriteCounts;
 
@@ -29,7 +29,7 @@ pub struct Args {
     /// Jobs of the case single
     #[arg(long, default_value_t = 10_000)]
     jobs: usize,
-    /// Jobs of the case single on the real server, which is slower; 0 for as many as on ours
+    /// Jobs of the case single on kube-apiserver, which is slower; 0 for the same number as on ours
     #[arg(long, default_value_t = 3_000)]
     kube_jobs: usize,
     /// Completions of the case indexed, a hundredth of them at a time
@@ -38,16 +38,16 @@ pub struct Args {
     /// Nodes of the cluster
     #[arg(long, default_value_t = 500)]
     nodes: u32,
-    /// The program; built first with `cargo build --release`
+    /// The program; build it first with `cargo build --release`
     #[arg(long, default_value = "target/release/phalanx")]
     phalanx: PathBuf,
     /// Its configuration, to try other settings
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Folder for the data directories; it should lie on a disk, not in memory
+    /// Folder for the data directories; it should be on a disk, not in memory
     #[arg(long, default_value = "target/bench-jobs")]
     folder: PathBuf,
-    /// Also write one JSON object a line to this file
+    /// Also write one JSON object per line to this file
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -61,22 +61,22 @@ enum JobsCase {
     Single,
     /// One Indexed Job
     Indexed,
-    /// 1,000 gangs of four, with groups, without (gate WorkloadWithJob), and of Workloads that the Jobs name
+    /// 1,000 gangs of four: with groups, without (gate WorkloadWithJob), and with Workloads that the Jobs reference
     Gangs,
-    /// What 10,000 Workloads with their PodGroups take up
+    /// Memory of 10,000 Workloads with their PodGroups
     Pairs,
-    /// Small Jobs at a steady rate, alone and beside 200 gangs of 64 that never fit
+    /// Small Jobs at a steady rate, alone and with 200 waiting gangs of 64 that never fit
     Waiting,
 }
 
-/// Who runs the Jobs.
+/// The system that runs the Jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum JobsSystem {
-    /// All of ours in one process, its data on disk
+    /// `phalanx up` in one process, its data on disk
     PhalanxEmbedded,
-    /// Our Job controller, scheduler and nodes on the real server
+    /// Our Job controller, scheduler and nodes on kube-apiserver
     Phalanx,
-    /// The real kube-controller-manager on the real server, with our scheduler and nodes
+    /// kube-controller-manager on kube-apiserver, with our scheduler and nodes
     KubeControllerManager,
 }
 
@@ -101,11 +101,12 @@ struct JobsRow {
 /// Runs the cases and prints them.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let chosen = |case: JobsCase| args.case.is_empty() || args.case.contains(&case);
-    let on = |system: JobsSystem| args.system.is_empty() || args.system.contains(&system);
+    let measures = |system: JobsSystem| args.system.is_empty() || args.system.contains(&system);
     let _ = std::fs::remove_dir_all(&args.folder);
     std::fs::create_dir_all(&args.folder).with_context(|| args.folder.display().to_string())?;
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
-    for system in JobsSystem::value_variants().iter().copied().filter(|system| chosen(JobsCase::Single) && on(*system))
+    for system in
+        JobsSystem::value_variants().iter().copied().filter(|system| chosen(JobsCase::Single) && measures(*system))
     {
         let jobs = match system {
             JobsSystem::PhalanxEmbedded => args.jobs,
@@ -114,8 +115,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         };
         rows.extend(measure(args, format!("single-{jobs}"), system, JobLoad::single(jobs), WITH_GROUPS)?);
     }
-    if on(JobsSystem::PhalanxEmbedded) {
-        let here = JobsSystem::PhalanxEmbedded;
+    if measures(JobsSystem::PhalanxEmbedded) {
+        let embedded = JobsSystem::PhalanxEmbedded;
         if chosen(JobsCase::Gangs) {
             let (gangs, named) = (JobLoad::gangs(1_000, 4), JobLoad::gangs_with_workload_ref(1_000, 4));
             for (case, load, gates) in [
@@ -123,12 +124,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 ("gangs-1000x4-off", gangs, "WorkloadWithJob=false"),
                 ("gangs-1000x4-named", named, "WorkloadWithJob=true,JobWorkloadRef=true"),
             ] {
-                rows.extend(measure(args, case.to_owned(), here, load, gates)?);
+                rows.extend(measure(args, case.to_owned(), embedded, load, gates)?);
             }
         }
         if chosen(JobsCase::Indexed) {
             let load = JobLoad::indexed(args.completions, args.completions.div_ceil(100));
-            rows.extend(measure(args, format!("indexed-{}", args.completions), here, load, WITH_GROUPS)?);
+            rows.extend(measure(args, format!("indexed-{}", args.completions), embedded, load, WITH_GROUPS)?);
         }
     }
     print(&rows);
@@ -138,7 +139,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         println!("\n{}", size.text());
         lines.push(size.line());
     }
-    if chosen(JobsCase::Waiting) && on(JobsSystem::PhalanxEmbedded) {
+    if chosen(JobsCase::Waiting) && measures(JobsSystem::PhalanxEmbedded) {
         let mut rows = Vec::new();
         for gangs in [0, 200] {
             rows.extend(waiting_gangs::measure(args, gangs)?);
@@ -154,7 +155,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a system, sends it the Jobs, and stops it again. `None` where the real programs cannot be had.
+/// Starts a system, submits the Jobs, and stops it. `None` when the real programs are not available.
 fn measure(
     args: &Args,
     case: String,
@@ -163,13 +164,13 @@ fn measure(
     gates: &str,
 ) -> anyhow::Result<Option<JobsRow>> {
     eprintln!("{case}, {}: starting", system.name());
-    let Some(mut home) = RunningSystem::start(args, system, gates)? else { return Ok(None) };
+    let Some(mut running) = RunningSystem::start(args, system, gates)? else { return Ok(None) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let measured = runtime.block_on(load.run(&home)).with_context(|| format!("{case}, {}", system.name()));
-    let measured = measured.map_err(|error| error.context(home.log_tail()))?;
-    home.check_running()?;
+    let measured = runtime.block_on(load.run(&running)).with_context(|| format!("{case}, {}", system.name()));
+    let measured = measured.map_err(|error| error.context(running.log_tail()))?;
+    running.check_running()?;
     drop(runtime);
-    home.stop()?;
+    running.stop()?;
     ensure!(measured.seconds > 0.0, "no time passed");
     let (seconds, per_second) = (measured.seconds, load.jobs as f64 / measured.seconds);
     eprintln!("{case}, {}: {seconds:.1} s, {per_second:.0} Jobs/s", system.name());

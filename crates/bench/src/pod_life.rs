@@ -24,18 +24,18 @@ pub struct Args {
     /// Nodes of the cluster
     #[arg(long, default_value_t = 500)]
     pub nodes: u32,
-    /// Requests of the load in flight at once
+    /// Concurrent requests of the load
     #[arg(long, default_value_t = 64)]
     pub in_flight: usize,
-    /// Give the scheduler's core a thread of its own, as `phalanx up` does
+    /// Run the scheduler's core on a thread of its own, as `phalanx up` does
     #[arg(long)]
     pub core_thread: bool,
-    /// Also write one JSON object a line to this file
+    /// Also write one JSON object per line to this file
     #[arg(long)]
     pub json: Option<PathBuf>,
 }
 
-/// Runs the load and prints what a pod costs.
+/// Runs the load and prints the cost of a pod.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (cpu, wall) = runtime.block_on(run_pods(args))?;
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// CPU and wall seconds from the first create to the last delete.
 async fn run_pods(args: &Args) -> anyhow::Result<(f64, f64)> {
     let store = Store::in_memory(HistoryLimits::default());
-    let world = ControlPlaneEnvironment {
+    let environment = ControlPlaneEnvironment {
         clock: Arc::new(TokioClock::starting_at(Timestamp::now())),
         random: Random::seeded(1),
         committer: Committer::in_place(store.clone()),
@@ -64,20 +64,20 @@ async fn run_pods(args: &Args) -> anyhow::Result<(f64, f64)> {
     if args.core_thread {
         config.scheduler.core_mode = CoreMode::OnThread;
     }
-    let plane = ControlPlane::start(world, config).await?;
+    let plane = ControlPlane::start(environment, config).await?;
     let client = plane.client();
     let mut changes = plane.cache::<PodView>().subscribe();
     let (cpu, wall) = (cpu_seconds()?, Instant::now());
-    let (mut made, mut gone) = (0, 0);
+    let (mut created, mut deleted) = (0, 0);
     let mut in_flight = FuturesUnordered::new();
     let mut to_delete: Vec<Arc<PodView>> = Vec::new();
-    while gone < args.pods {
+    while deleted < args.pods {
         while in_flight.len() < args.in_flight {
             if let Some(pod) = to_delete.pop() {
                 in_flight.push(delete(client.clone(), pod.metadata.name.clone()));
-            } else if made < args.pods {
-                in_flight.push(create(client.clone(), made));
-                made += 1;
+            } else if created < args.pods {
+                in_flight.push(create(client.clone(), created));
+                created += 1;
             } else {
                 break;
             }
@@ -86,7 +86,7 @@ async fn run_pods(args: &Args) -> anyhow::Result<(f64, f64)> {
             biased;
             Some(done) = in_flight.next(), if !in_flight.is_empty() => done?,
             change = changes.next() => match (change.old, change.new) {
-                (Some(_), None) => gone += 1,
+                (Some(_), None) => deleted += 1,
                 (old, Some(pod)) if has_succeeded(&pod) && !old.as_deref().is_some_and(has_succeeded) => {
                     to_delete.push(pod);
                 }
@@ -136,22 +136,22 @@ fn cpu_seconds() -> anyhow::Result<f64> {
     cpu_seconds_of(std::path::Path::new("/proc/self/stat"))
 }
 
-/// CPU seconds so far, user and system, all threads, of the process whose stat file this is.
+/// CPU seconds so far, user and system, of all threads of the process with this stat file.
 pub fn cpu_seconds_of(file: &std::path::Path) -> anyhow::Result<f64> {
     let stat = std::fs::read_to_string(file).with_context(|| format!("{} (Linux only)", file.display()))?;
     let after_name = stat.rsplit_once(')').with_context(|| format!("{} has an unknown form", file.display()))?.1;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
     let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-    // The kernel reports in hundredths of a second on every platform Rust runs on.
+    // The kernel reports hundredths of a second on every platform that Rust supports.
     Ok(ticks / 100.0)
 }
 
-/// Resident memory of the process whose status file this is.
+/// Resident memory of the process with this status file.
 pub fn resident_mb_of(file: &std::path::Path) -> anyhow::Result<f64> {
     memory_mb(file, "VmRSS:")
 }
 
-/// The most that was ever resident of the process whose status file this is.
+/// Peak resident memory of the process with this status file.
 pub fn peak_mb_of(file: &std::path::Path) -> anyhow::Result<f64> {
     memory_mb(file, "VmHWM:")
 }
@@ -159,6 +159,6 @@ pub fn peak_mb_of(file: &std::path::Path) -> anyhow::Result<f64> {
 fn memory_mb(file: &std::path::Path, field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(file).with_context(|| format!("{} (Linux only)", file.display()))?;
     let line = status.lines().find(|line| line.starts_with(field)).with_context(|| format!("no {field}"))?;
-    let kilobytes: f64 = line.split_whitespace().nth(1).context("a field of memory has a number")?.parse()?;
+    let kilobytes: f64 = line.split_whitespace().nth(1).context("a memory field has a number")?.parse()?;
     Ok(kilobytes / 1024.0)
 }

@@ -1,11 +1,11 @@
-//! The same groups on one real kube-apiserver and etcd, kube-scheduler and ours in turn, then on our own server.
+//! The same groups on kube-apiserver and etcd, with kube-scheduler and our scheduler in turn, then on our own server.
 //!
-//! Nodes, groups and pods are made first, then the scheduler under test is started; the clock runs from its readiness to
-//! the last bind that a watcher of ours sees. How long a decision takes is what each scheduler says of itself.
+//! Nodes, groups and pods are created first, then the scheduler under test is started. The time is measured from its
+//! readiness to the last bind that our watch reports. Decision times are the schedulers' own metrics.
 
-mod load; // nodes, groups and pods, made and taken away
-mod measurement_window; // what the real server did meanwhile
-mod schedulers; // the schedulers, and how they are asked about themselves
+mod load; // nodes, groups and pods, created and deleted
+mod measurement_window; // CPU and writes of kube-apiserver in the meantime
+mod schedulers; // the schedulers, and their metrics
 mod embedded; // everything in one process of ours
 mod summary; // medians of all rounds, and how the systems compare
 
@@ -26,22 +26,22 @@ use schedulers::{DecisionHistogram, RunningScheduler};
 /// Options of `cargo xtask bench kube`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run only this case; other sizes than the usual ones are named alike
+    /// Run only this case; other sizes have names of the same form
     #[arg(long)]
     pub case: Option<String>,
     /// Measure only these systems
     #[arg(long, value_enum, value_delimiter = ',')]
     pub systems: Vec<SchedulingSystem>,
-    /// The program; built first with `cargo build --release`
+    /// The program; build it first with `cargo build --release`
     #[arg(long, default_value = "target/release/phalanx")]
     pub phalanx: PathBuf,
-    /// Folder for data directories and logs; it should lie on a disk, not in memory
+    /// Folder for data directories and logs; it should be on a disk, not in memory
     #[arg(long, default_value = "target/bench-kube")]
     pub folder: PathBuf,
-    /// How often each case is measured on each system, the systems in turn; then medians are compared
+    /// How often each case is measured on each system, with the systems in turn; the medians are compared
     #[arg(long, default_value_t = 1)]
     pub rounds: usize,
-    /// Also write one JSON object a line to this file
+    /// Also write one JSON object per line to this file
     #[arg(long)]
     pub json: Option<PathBuf>,
 }
@@ -49,13 +49,13 @@ pub struct Args {
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchedulingSystem {
-    /// Nobody decides: 64 workers post binds as fast as the real server takes them
+    /// No scheduler: 64 workers post binds as fast as kube-apiserver accepts them
     Bare,
-    /// kube-scheduler on the real server
+    /// kube-scheduler on kube-apiserver
     KubeScheduler,
-    /// Ours on the real server
+    /// Our scheduler on kube-apiserver
     Phalanx,
-    /// Ours on our own durable server, pods posted directly, from the first create to the last bind
+    /// Our scheduler on our own durable server, pods posted directly, from the first create to the last bind
     PhalanxEmbedded,
     /// The same, but the pods come from gang Jobs and run on simulated nodes
     PhalanxJobs,
@@ -84,7 +84,7 @@ impl SchedulingSystem {
         matches!(self, SchedulingSystem::Bare | SchedulingSystem::KubeScheduler | SchedulingSystem::Phalanx)
     }
 
-    /// Whether it says anything about this case.
+    /// Whether the case can run on it.
     fn supports(self, case: &SchedulingCase) -> bool {
         match self {
             SchedulingSystem::PhalanxJobs => case.policy == CasePolicy::Gang,
@@ -95,7 +95,7 @@ impl SchedulingSystem {
 
 const CASES: [&str; 6] = ["single-10000", "gang-1000x3", "gang-3x1000", "basic-1000x3", "tas-750x4", "tas-3x1000"];
 
-/// What one system did with one case.
+/// The result of one case on one system.
 pub struct SchedulingRow {
     system: SchedulingSystem,
     case: SchedulingCase,
@@ -103,11 +103,11 @@ pub struct SchedulingRow {
     seconds: f64,
     /// From the scheduler's start to its readiness.
     ready_seconds: Option<f64>,
-    /// How long making groups and pods took; part of `seconds` on our own server.
+    /// How long creating groups and pods took; included in `seconds` on our own server.
     create_seconds: f64,
     decisions: Option<DecisionHistogram>,
     rss_mb: Option<f64>,
-    /// On the real server.
+    /// Only on kube-apiserver.
     window: Option<MeasurementWindow>,
 }
 
@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         "creates/s"
     );
     let mut rows = Vec::new();
-    let mut tell = |row: SchedulingRow| -> anyhow::Result<()> {
+    let mut record = |row: SchedulingRow| -> anyhow::Result<()> {
         println!("{}", row.text());
         if let Some(file) = &mut json {
             writeln!(file, "{}", row.to_json())?;
@@ -141,10 +141,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         rows.push(row);
         Ok(())
     };
-    measure_on_kube(args, &cases, &systems, &mut tell)?;
+    measure_on_kube(args, &cases, &systems, &mut record)?;
     for case in cases.iter().flat_map(|case| std::iter::repeat_n(case, args.rounds)) {
         for system in systems.iter().filter(|system| !system.uses_kube_apiserver() && system.supports(case)) {
-            tell(embedded::measure(args, *system, case)?)?;
+            record(embedded::measure(args, *system, case)?)?;
         }
     }
     print!("{}", summary::text(&rows));
@@ -157,7 +157,7 @@ fn measure_on_kube(
     args: &Args,
     cases: &[SchedulingCase],
     systems: &[SchedulingSystem],
-    tell: &mut RowSink<'_>,
+    record: &mut RowSink<'_>,
 ) -> anyhow::Result<()> {
     let wanted: Vec<SchedulingSystem> = systems.iter().copied().filter(|system| system.uses_kube_apiserver()).collect();
     if wanted.is_empty() {
@@ -171,7 +171,7 @@ fn measure_on_kube(
     let mut programs = plan.required_programs();
     programs.push("kube-scheduler");
     if !kubernetes::ensure_programs(&programs)? {
-        println!("the real programs are not there and cannot be built here: nothing is measured beside them");
+        println!("the programs of Kubernetes are missing and cannot be built here: kube-apiserver is not measured");
         return Ok(());
     }
     let mut control_plane = KubeControlPlane::start("bench-kube", &plan)?;
@@ -189,43 +189,43 @@ fn measure_on_kube(
         let round = || wanted.iter().filter(|system| system.supports(case));
         for system in (0..args.rounds).flat_map(|_| round()) {
             eprintln!("{case} on {}", system.name());
-            let made = runtime.block_on(load::create_objects(&client, case))?;
+            let creation = runtime.block_on(load::create_objects(&client, case))?;
             let before = runtime.block_on(WindowStart::now(&client, server))?;
             let row = match system {
-                SchedulingSystem::Bare => runtime.block_on(measure_bare_binds(&client, case, &made, before))?,
+                SchedulingSystem::Bare => runtime.block_on(measure_bare_binds(&client, case, &creation, before))?,
                 _ => {
                     let start = || RunningScheduler::start(args, *system, &mut control_plane, &plan);
-                    measure_scheduler(&runtime, &client, *system, case, &made, before, start)?
+                    measure_scheduler(&runtime, &client, *system, case, &creation, before, start)?
                 }
             };
             control_plane.stop_program("kube-scheduler");
-            tell(row)?;
+            record(row)?;
             runtime.block_on(load::delete_objects(&client, case))?;
         }
     }
     Ok(())
 }
 
-/// Binds by hand: what the server can take.
+/// Binds without a scheduler: the limit of the server.
 async fn measure_bare_binds(
     client: &::kube::Client,
     case: &SchedulingCase,
-    made: &CreationTime,
+    creation: &CreationTime,
     before: WindowStart,
 ) -> anyhow::Result<SchedulingRow> {
     let watching = tokio::spawn(load::BindWatch::from_now(client).await?.wait_for(case.pods()));
     let (started, cpu) = (Instant::now(), before.cpu()?);
     load::bind_all(client, case).await?;
-    let seen = watching.await??;
+    let binds = watching.await??;
     Ok(SchedulingRow {
         system: SchedulingSystem::Bare,
         case: case.clone(),
-        seconds: seen.last.duration_since(started).as_secs_f64(),
+        seconds: binds.last.duration_since(started).as_secs_f64(),
         ready_seconds: None,
-        create_seconds: made.seconds,
+        create_seconds: creation.seconds,
         decisions: None,
         rss_mb: None,
-        window: Some(before.finish(client, started, cpu, seen).await?),
+        window: Some(before.finish(client, started, cpu, binds).await?),
     })
 }
 
@@ -234,24 +234,24 @@ fn measure_scheduler(
     client: &::kube::Client,
     system: SchedulingSystem,
     case: &SchedulingCase,
-    made: &CreationTime,
+    creation: &CreationTime,
     before: WindowStart,
     start: impl FnOnce() -> anyhow::Result<RunningScheduler>,
 ) -> anyhow::Result<SchedulingRow> {
     let binds = runtime.block_on(load::BindWatch::from_now(client))?;
-    // Polled from now on, so that the last bind is seen when it comes.
+    // Polled from now on, so that the time of the last bind is exact.
     let watching = runtime.spawn(binds.wait_for(case.pods()));
     let started = Instant::now();
     let scheduler = start()?;
     let ready = runtime.block_on(scheduler.wait_until_ready())?;
     let cpu = before.cpu()?;
-    let seen = runtime.block_on(watching)??;
-    let window = Some(runtime.block_on(before.finish(client, ready, cpu, seen))?);
+    let binds = runtime.block_on(watching)??;
+    let window = Some(runtime.block_on(before.finish(client, ready, cpu, binds))?);
     let decisions = runtime.block_on(scheduler.decisions(case))?;
     let rss_mb = Some(scheduler.peak_mb()?);
-    let seconds = seen.last.saturating_duration_since(ready).as_secs_f64();
+    let seconds = binds.last.saturating_duration_since(ready).as_secs_f64();
     let ready_seconds = Some(ready.duration_since(started).as_secs_f64());
-    let create_seconds = made.seconds;
+    let create_seconds = creation.seconds;
     Ok(SchedulingRow { system, case: case.clone(), seconds, ready_seconds, create_seconds, decisions, rss_mb, window })
 }
 

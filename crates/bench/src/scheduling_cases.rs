@@ -1,15 +1,15 @@
-//! The shapes of load that the benchmarks of scheduling share: upstream's, and ours named alike.
+//! The shapes of load that the benchmarks of scheduling share: upstream's, and ours with names of the same form.
 
 use std::fmt;
 use std::str::FromStr;
 
 use anyhow::Context;
 
-/// Nodes where a case does not say otherwise.
+/// Nodes of a case without `@`.
 pub const DEFAULT_NODES: usize = 5_000;
 /// Nodes with the same rack label.
 pub const NODES_PER_RACK: usize = 100;
-/// The label that keeps a gang together.
+/// The topology key of gangs.
 pub const RACK: &str = "topology.kubernetes.io/rack";
 /// The namespace of all groups and pods.
 pub const NAMESPACE: &str = "bench";
@@ -17,7 +17,8 @@ pub const NAMESPACE: &str = "bench";
 /// A shape of load: `gang-1000x3` is 1,000 gangs of 3 pods each.
 ///
 /// `tas` is a gang in one rack, `basic` a group without a minimum, `single` pods without a group. `-of-50`: pods of 50
-/// sizes in turn. `-behind-10000`: so many pods that fit nowhere stand first in the queue. `@50000`: on so many nodes.
+/// sizes in turn. `-behind-10000`: this many pods that fit nowhere come first in the queue. `@50000`: on this many
+/// nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulingCase {
     pub name: String,
@@ -29,7 +30,7 @@ pub struct SchedulingCase {
     pub nodes: usize,
 }
 
-/// What the pods of a group have in common.
+/// The scheduling policy of the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CasePolicy {
     Gang,
@@ -39,7 +40,7 @@ pub enum CasePolicy {
 }
 
 impl SchedulingCase {
-    /// Pods that are to be placed.
+    /// The number of pods to place.
     pub fn pods(&self) -> usize {
         self.groups * self.pods_per_group
     }
@@ -49,12 +50,12 @@ impl SchedulingCase {
         100 + i64::try_from(number % self.classes).expect("few sizes")
     }
 
-    /// How the group of a pod is called.
+    /// The name of a group.
     pub fn group_name(group: usize) -> String {
         format!("group-{group:05}")
     }
 
-    /// How a pod is called.
+    /// The name of a pod.
     pub fn pod_name(group: usize, index: usize) -> String {
         format!("pod-{group:06}-{index:04}")
     }
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_everything_about_a_case() {
+    fn a_name_describes_the_whole_case() {
         let case: SchedulingCase = "single-10000-of-50-behind-200@50000".parse().expect("a case");
         let got = (case.policy, case.groups, case.pods_per_group, case.classes, case.blocked, case.nodes);
         assert_eq!(got, (CasePolicy::Single, 10_000, 1, 50, 200, 50_000));

@@ -17,7 +17,7 @@ pub struct Args {
     /// How often each case is run
     #[arg(long, default_value_t = 100_000)]
     times: u32,
-    /// Also write the results here, one object a line
+    /// Also write the results to this file, one JSON object per line
     #[arg(long)]
     json: Option<std::path::PathBuf>,
 }
@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             mean_us(args.times, || drop(black_box(builder.build_workload()))),
             mean_us(args.times, || drop(black_box(builder.build_groups()))),
         ];
-        anyhow::ensure!(builder.validate(None).is_empty(), "{case} is legal");
+        anyhow::ensure!(builder.validate(None).is_empty(), "{case} must be valid");
         println!("{case:>28} {validate:>12.2} {workload:>12.2} {groups:>12.2}");
         let line = json!({"case": case, "validate_us": validate, "workload_us": workload, "groups_us": groups});
         lines.push_str(&format!("{line}\n"));

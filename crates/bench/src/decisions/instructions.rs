@@ -1,7 +1,7 @@
-//! Instructions of the core's hot path, counted under valgrind and held against those that were kept.
+//! Instructions of the core's hot path, counted under valgrind and compared with recorded counts.
 //!
-//! Time depends on the machine and on who else uses it; the number of instructions does not. So a change that makes the
-//! core do more is seen by a check that runs anywhere. `next` decides; `observe` takes in nodes, groups, pods and binds.
+//! Time depends on the machine and its load. The number of instructions does not, so a check that runs anywhere detects
+//! a change that makes the core do more work. `next` decides; `observe` processes nodes, groups, pods and binds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,27 +11,27 @@ use anyhow::{Context, ensure};
 
 use crate::scheduling_cases::{CasePolicy, SchedulingCase};
 
-/// What is counted: valgrind is fifty times slower.
+/// The counted cases: valgrind is fifty times slower.
 const CASES: [&str; 6] = ["gang-1000x3", "gang-3x1000", "tas-750x4", "tas-3x1000", "single-1000", "single-1000-of-50"];
 
-/// By how many percent a count may differ from the kept one. Another compiler moves it by less.
+/// By how many percent a count may differ from the recorded one. Another compiler changes it by less.
 const TOLERANCE_PERCENT: f64 = 10.0;
 
-/// Counts one case or all, and compares with the counts in `kept` if there is such a file.
-pub fn run(case: Option<&str>, kept: Option<&Path>) -> anyhow::Result<()> {
-    let known = kept.map(read).transpose()?;
+/// Counts one case or all, and compares them with the counts in `recorded`, if given.
+pub fn run(case: Option<&str>, recorded: Option<&Path>) -> anyhow::Result<()> {
+    let known = recorded.map(read).transpose()?;
     println!("case                        of next  per decision       per pod    of observe");
-    let mut off = Vec::new();
+    let mut deviations = Vec::new();
     for name in case.map_or(CASES.to_vec(), |case| vec![case]) {
-        let counted = InstructionCount::measure(&name.parse()?)?;
-        println!("{}", counted.line());
-        off.extend(known.as_ref().and_then(|known| counted.differs_from(known.get(name))));
+        let count = InstructionCount::measure(&name.parse()?)?;
+        println!("{}", count.line());
+        deviations.extend(known.as_ref().and_then(|known| count.differs_from(known.get(name))));
     }
     ensure!(
-        off.is_empty(),
-        "{}\nif that is meant, write the new counts into {}",
-        off.join("\n"),
-        kept.unwrap_or(Path::new("the file")).display()
+        deviations.is_empty(),
+        "{}\nif the change is intended, write the new counts to {}",
+        deviations.join("\n"),
+        recorded.unwrap_or(Path::new("the file")).display()
     );
     Ok(())
 }
@@ -56,10 +56,10 @@ impl InstructionCount {
         format!("{:<22} {:>12} {per_decision:>13} {per_pod:>13} {:>13}", self.case, self.next, self.observe)
     }
 
-    fn differs_from(&self, kept: Option<&[u64; 2]>) -> Option<String> {
-        let Some(kept) = kept else { return Some(format!("{}: no counts are kept", self.case)) };
-        let off = |(now, kept): (u64, u64)| (now as f64 / kept as f64 - 1.0) * 100.0;
-        let [next, observe] = [(self.next, kept[0]), (self.observe, kept[1])].map(off);
+    fn differs_from(&self, recorded: Option<&[u64; 2]>) -> Option<String> {
+        let Some(recorded) = recorded else { return Some(format!("{}: no count is recorded", self.case)) };
+        let deviations = |(now, recorded): (u64, u64)| (now as f64 / recorded as f64 - 1.0) * 100.0;
+        let [next, observe] = [(self.next, recorded[0]), (self.observe, recorded[1])].map(deviations);
         let is_off = next.abs() > TOLERANCE_PERCENT || observe.abs() > TOLERANCE_PERCENT;
         is_off.then(|| format!("{}: next {next:+.1} %, observe {observe:+.1} %", self.case))
     }
@@ -73,16 +73,16 @@ fn count(case: &SchedulingCase, function: &str) -> anyhow::Result<u64> {
         .arg(std::env::current_exe()?)
         .args(["bench", "core", "--case", &case.name])
         .output()
-        .context("running valgrind, which counts the instructions: install it")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{case} under valgrind: {}: {said}", output.status);
-    let counted = said.lines().find_map(|line| line.split("Collected : ").nth(1));
-    let counted: u64 = counted.context("valgrind tells what it collected")?.trim().parse()?;
-    ensure!(counted > 0, "valgrind did not find Core::{function}");
-    Ok(counted)
+        .context("running valgrind, which counts the instructions; it must be installed")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{case} under valgrind: {}: {stderr}", output.status);
+    let count = stderr.lines().find_map(|line| line.split("Collected : ").nth(1));
+    let count: u64 = count.context("valgrind prints the number of instructions")?.trim().parse()?;
+    ensure!(count > 0, "valgrind did not find Core::{function}");
+    Ok(count)
 }
 
-/// Kept counts: lines of a case, the instructions of `next` and those of `observe`; what follows `#` is for people.
+/// Recorded counts: lines of a case, the instructions of `next` and those of `observe`; `#` starts a comment.
 fn read(file: &Path) -> anyhow::Result<BTreeMap<String, [u64; 2]>> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let lines =
@@ -101,13 +101,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_more_or_less_is_told() {
+    fn a_difference_of_more_than_a_tenth_is_reported() {
         let case: SchedulingCase = "gang-3x3".parse().expect("a case");
-        let counted = InstructionCount { case, next: 1_000, observe: 500 };
-        for (kept, is_off) in [([1_000, 500], false), ([1_090, 460], false), ([1_120, 500], true), ([1_000, 450], true)]
+        let count = InstructionCount { case, next: 1_000, observe: 500 };
+        for (recorded, is_off) in
+            [([1_000, 500], false), ([1_090, 460], false), ([1_120, 500], true), ([1_000, 450], true)]
         {
-            assert_eq!(counted.differs_from(Some(&kept)).is_some(), is_off, "{kept:?}");
+            assert_eq!(count.differs_from(Some(&recorded)).is_some(), is_off, "{recorded:?}");
         }
-        assert!(counted.differs_from(None).is_some());
+        assert!(count.differs_from(None).is_some());
     }
 }

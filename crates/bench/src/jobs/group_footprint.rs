@@ -1,4 +1,4 @@
-//! What Workloads with their PodGroups take up: in the store, and in a cache.
+//! The memory of Workloads with their PodGroups: in the store, and in a cache.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,13 +17,13 @@ use store::{Committer, HistoryLimits, ListQuery, Store};
 
 use crate::pod_life::resident_mb_of;
 
-/// Caches that are filled alike, so that what the allocator has left over hardly counts.
+/// Several equal caches, so that free memory of the allocator hardly counts.
 const CACHES: usize = 10;
 const POLL: Duration = Duration::from_millis(20);
 /// How long the controller may take.
 const TIMEOUT_SECONDS: u64 = 120;
 
-/// What so many pairs take up.
+/// The memory of a number of pairs.
 pub struct GroupFootprint {
     pairs: usize,
     stored_mb: f64,
@@ -46,7 +46,7 @@ impl GroupFootprint {
     }
 }
 
-/// Has the Job controller make the objects of that many suspended gang Jobs, and measures them.
+/// Lets the Job controller create the objects of that many suspended gang Jobs, and measures them.
 pub fn measure(pairs: usize) -> anyhow::Result<GroupFootprint> {
     eprintln!("pairs-{pairs}: starting");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -67,7 +67,7 @@ pub fn measure(pairs: usize) -> anyhow::Result<GroupFootprint> {
 /// A store with the objects.
 async fn store_with_groups(pairs: usize) -> anyhow::Result<Store> {
     let store = Store::in_memory(HistoryLimits::default());
-    let world = ControlPlaneEnvironment {
+    let environment = ControlPlaneEnvironment {
         clock: Arc::new(TokioClock::starting_at(Timestamp::now())),
         random: Random::seeded(1),
         committer: Committer::in_place(store.clone()),
@@ -76,12 +76,12 @@ async fn store_with_groups(pairs: usize) -> anyhow::Result<Store> {
     let mut config = Config::for_cluster(Cluster::default());
     config.components = [Component::Controllers].into();
     config.controllers = vec![&control_loops::JOB];
-    let plane = ControlPlane::start(world, config).await?;
+    let plane = ControlPlane::start(environment, config).await?;
     let client = plane.client();
     let jobs: Vec<usize> = (0..pairs).collect();
-    for some in jobs.chunks(500) {
+    for chunk in jobs.chunks(500) {
         let path = "/apis/batch/v1/namespaces/default/jobs";
-        let posts = some.iter().map(|index| {
+        let posts = chunk.iter().map(|index| {
             let job = job(*index);
             let client = &client;
             async move { request::post(client, path, &job).await }
@@ -98,7 +98,7 @@ async fn store_with_groups(pairs: usize) -> anyhow::Result<Store> {
     Ok(store)
 }
 
-/// A gang that is not to begin yet: it has its objects already, and no pods.
+/// A suspended gang: it has its objects, but no pods.
 fn job(index: usize) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": format!("training-{index}")},
@@ -113,11 +113,11 @@ fn job(index: usize) -> Value {
     })
 }
 
-/// All objects of a kind as they are kept.
+/// All objects of a kind in their stored form.
 fn documents<V: View>(store: &Store) -> anyhow::Result<Vec<Vec<u8>>> {
     let resource = format!("{}/{}", V::RESOURCE.group, V::RESOURCE.plural);
-    let listed = store.list(&ListQuery::all(&resource.into()), &mut |_| true)?;
-    Ok(listed.items.iter().map(|item| item.bytes().to_vec()).collect())
+    let page = store.list(&ListQuery::all(&resource.into()), &mut |_| true)?;
+    Ok(page.items.iter().map(|item| item.bytes().to_vec()).collect())
 }
 
 fn filled<V: View>(documents: &[Vec<u8>], indexes: &[Index<V>]) -> anyhow::Result<Cache<V>> {

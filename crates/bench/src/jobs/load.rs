@@ -1,4 +1,4 @@
-//! Jobs sent, and watched to their end.
+//! Submits Jobs, and watches them until they complete.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,21 +19,21 @@ use super::running_system::RunningSystem;
 pub const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Requests of the load in flight at once.
+/// Concurrent requests of the load.
 const MAX_IN_FLIGHT: usize = 32;
-/// No case takes longer than this; one that does has stopped.
+/// A case that takes longer has stopped making progress.
 const TIMEOUT_SECONDS: u64 = 600;
-/// Jobs that are run first, so that connections and caches are there.
+/// Jobs that are run first, to open connections and fill caches.
 const WARM_UP: usize = 16;
-/// How long after the last Job events may still be written.
+/// How long Events may follow the last Job.
 const EVENTS_SETTLE: Duration = Duration::from_secs(2);
 
-/// Jobs that are all alike.
+/// A number of equal Jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct JobLoad {
-    /// How many.
+    /// The number of Jobs.
     pub jobs: usize,
-    /// Pods that each has to see succeed.
+    /// The pods of each Job that must succeed.
     pub pods: usize,
     parallelism: usize,
     shape: JobShape,
@@ -43,7 +43,7 @@ pub struct JobLoad {
 enum JobShape {
     Plain,
     Gang,
-    /// A gang of a Workload that is there before, and that the Job names.
+    /// A gang whose Workload exists before, and which its Job references.
     WithWorkloadRef,
     Indexed,
 }
@@ -59,28 +59,28 @@ impl JobLoad {
         JobLoad { jobs, pods, parallelism: pods, shape: JobShape::Gang }
     }
 
-    /// Gangs of Workloads that users made, each named by its Job (`workloadRef`).
+    /// Gangs whose Workloads were created by users, each referenced by its Job (`workloadRef`).
     pub fn gangs_with_workload_ref(jobs: usize, pods: usize) -> JobLoad {
         JobLoad { jobs, pods, parallelism: pods, shape: JobShape::WithWorkloadRef }
     }
 
-    /// One Job with that many indexes, so many of them at a time.
+    /// One Job with this many indexes, `parallelism` of them at a time.
     pub fn indexed(completions: usize, parallelism: usize) -> JobLoad {
         JobLoad { jobs: 1, pods: completions, parallelism, shape: JobShape::Indexed }
     }
 
-    /// Sends the Jobs and returns when the last is Complete.
-    pub async fn run(&self, home: &RunningSystem) -> anyhow::Result<JobsMeasurement> {
-        let client = home.client().await?;
+    /// Submits the Jobs and returns when the last one is Complete.
+    pub async fn run(&self, running: &RunningSystem) -> anyhow::Result<JobsMeasurement> {
+        let client = running.client().await?;
         let warm_up = JobLoad { jobs: WARM_UP, pods: 1, parallelism: 1, shape: JobShape::Plain };
         warm_up.submit_and_watch(&client, "warm").await.context("warming up")?;
         if self.shape == JobShape::WithWorkloadRef {
-            self.create_workloads(&client, "job").await.context("making Workloads")?;
+            self.create_workloads(&client, "job").await.context("creating Workloads")?;
         }
-        let before = ResourceUsage::now(&client, home).await?;
+        let before = ResourceUsage::now(&client, running).await?;
         let mut measured = self.submit_and_watch(&client, "job").await?;
         tokio::time::sleep(EVENTS_SETTLE).await;
-        let after = ResourceUsage::now(&client, home).await?;
+        let after = ResourceUsage::now(&client, running).await?;
         measured.writes = after.writes.since(&before.writes);
         measured.cpu_seconds = after.cpu_seconds - before.cpu_seconds;
         measured.rss_mb = after.rss_mb;
@@ -91,7 +91,7 @@ impl JobLoad {
         let started = Instant::now();
         let limit = Duration::from_secs(TIMEOUT_SECONDS);
         let jobs = ResumingWatch::begin(client, JOBS, &format!("status.successful%3D{}", self.pods)).await?;
-        // Only what has no node yet: of each pod its coming and its bind, not its life.
+        // Only pods without a node: the watch reports the creation and the bind of each pod, not its later changes.
         let pods = ResumingWatch::begin(client, PODS, "spec.nodeName%3D").await?;
         let prefix = format!("{prefix}-");
         let (complete, first_pods) =
@@ -108,8 +108,8 @@ impl JobLoad {
         };
         let begun = sent.sent_at.values().min().copied().unwrap_or(started);
         let waited = sent.acknowledged_at.iter().filter_map(|(name, at)| {
-            let seen = first_pods.get(name)?;
-            Some(seen.saturating_duration_since(*at).as_secs_f64() * 1000.0)
+            let first_seen = first_pods.get(name)?;
+            Some(first_seen.saturating_duration_since(*at).as_secs_f64() * 1000.0)
         });
         let mut first_pod_ms: Vec<f64> = waited.collect();
         first_pod_ms.sort_by(f64::total_cmp);
@@ -136,7 +136,7 @@ impl JobLoad {
         futures::stream::iter((0..self.jobs).map(make)).buffer_unordered(MAX_IN_FLIGHT).try_collect().await
     }
 
-    /// Each client sends its next Job when the last is answered.
+    /// Each client submits its next Job after the last response.
     async fn submit(&self, client: &Client, prefix: &str) -> anyhow::Result<SubmitTimes> {
         let next = AtomicUsize::new(0);
         let sender = || async {
@@ -186,23 +186,23 @@ impl JobLoad {
     }
 }
 
-/// When each Job was sent.
+/// When each Job was submitted.
 struct SubmitTimes {
     sent_at: BTreeMap<String, Instant>,
     acknowledged_at: BTreeMap<String, Instant>,
-    /// The last answer.
+    /// The last response.
     last_response: Instant,
 }
 
-/// What came of it.
+/// The measured values.
 pub struct JobsMeasurement {
     /// From the first create to the last Complete.
     pub seconds: f64,
-    /// From the first create to the answer to the last.
+    /// From the first create to the response to the last.
     pub create_seconds: f64,
-    /// From the answer to a Job's create to its first pod being seen, in ascending order.
+    /// From the response to a Job's create until its first pod is watched, in ascending order.
     first_pod_ms: Vec<f64>,
-    /// What was written meanwhile, by anybody.
+    /// Writes of all clients in the window.
     pub writes: WriteCounts,
     /// CPU time of the process with the Job controller.
     pub cpu_seconds: f64,
@@ -211,14 +211,14 @@ pub struct JobsMeasurement {
 }
 
 impl JobsMeasurement {
-    /// The time from a Job to its first pod that this share of the Jobs stays below.
+    /// The time from a Job to its first pod that this share of the Jobs does not exceed.
     pub fn first_pod_ms(&self, share: f64) -> f64 {
         let at = (self.first_pod_ms.len().saturating_sub(1) as f64 * share) as usize;
         self.first_pod_ms.get(at).copied().unwrap_or(f64::NAN)
     }
 }
 
-/// What is read of a Job or a pod.
+/// The fields of a Job or a pod that are read.
 #[derive(Clone, Debug, Deserialize)]
 struct WatchedObject {
     metadata: WatchedMeta,
@@ -260,11 +260,11 @@ struct Condition {
 
 type WatchEventStream = futures::stream::BoxStream<'static, Result<WatchEvent<WatchedObject>, kube::Error>>;
 
-/// A watch that goes on where it was when it ends: the real server ends those of watchers that read too slowly, and a client
-/// those on which nothing comes for long. Where that is too far back it lists, and tells of everything there is.
+/// A watch that resumes when it ends: kube-apiserver ends watches whose clients read too slowly, and the client ends
+/// idle ones. When the revision is compacted it lists, and reports every object again.
 struct ResumingWatch<'a> {
     client: &'a Client,
-    /// The collection, and what is chosen of it.
+    /// The collection with its field selector.
     path: String,
     resource_version: String,
     pending: VecDeque<WatchedObject>,
@@ -272,7 +272,7 @@ struct ResumingWatch<'a> {
 }
 
 impl<'a> ResumingWatch<'a> {
-    /// From now on, of what `selector` chooses in `collection`.
+    /// From now on, the objects of `collection` that match `selector`.
     async fn begin(client: &'a Client, collection: &str, selector: &str) -> anyhow::Result<ResumingWatch<'a>> {
         let path = format!("{collection}?fieldSelector={selector}");
         let mut watch =
@@ -298,7 +298,7 @@ impl<'a> ResumingWatch<'a> {
         Ok(())
     }
 
-    /// The next object that came to be chosen or changed.
+    /// The next object that began to match or changed.
     async fn next(&mut self) -> anyhow::Result<WatchedObject> {
         loop {
             if let Some(object) = self.pending.pop_front() {
@@ -329,11 +329,11 @@ impl<'a> ResumingWatch<'a> {
     }
 }
 
-/// Resolves at the last end.
+/// Resolves when the last Job is complete.
 async fn wait_for_completion(mut jobs: ResumingWatch<'_>, prefix: &str, count: usize) -> anyhow::Result<Instant> {
     let mut ended = BTreeSet::new();
     loop {
-        let job = jobs.next().await.with_context(|| format!("{} Jobs to go", count - ended.len()))?;
+        let job = jobs.next().await.with_context(|| format!("{} Jobs are not complete", count - ended.len()))?;
         let is_complete = |it: &Condition| it.kind == "Complete" && it.status == "True";
         let is_end = job.metadata.name.starts_with(prefix) && job.status.conditions.iter().any(is_complete);
         if !is_end || !ended.insert(job.metadata.name) {
@@ -343,22 +343,22 @@ async fn wait_for_completion(mut jobs: ResumingWatch<'_>, prefix: &str, count: u
             return Ok(Instant::now());
         }
         if ended.len().is_multiple_of(1_000) {
-            eprintln!("  {} Jobs to go", count - ended.len());
+            eprintln!("  {} Jobs are not complete", count - ended.len());
         }
     }
 }
 
-/// When the first pod of each Job was seen.
+/// When the first pod of each Job was watched.
 async fn first_pod_times(
     mut pods: ResumingWatch<'_>,
     prefix: &str,
     count: usize,
 ) -> anyhow::Result<BTreeMap<String, Instant>> {
-    let mut seen = BTreeMap::new();
-    while seen.len() < count {
+    let mut first_seen = BTreeMap::new();
+    while first_seen.len() < count {
         let pod = pods.next().await.context("waiting for pods")?;
         let owner = pod.metadata.owner_references.into_iter().find(|owner| owner.name.starts_with(prefix));
-        owner.into_iter().for_each(|owner| _ = seen.entry(owner.name).or_insert_with(Instant::now));
+        owner.into_iter().for_each(|owner| _ = first_seen.entry(owner.name).or_insert_with(Instant::now));
     }
-    Ok(seen)
+    Ok(first_seen)
 }

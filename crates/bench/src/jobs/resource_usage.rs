@@ -1,4 +1,4 @@
-//! What a server counted, and what a process took.
+//! The writes that a server counted, and CPU and memory of a process.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use runtime::request;
 use super::running_system::RunningSystem;
 use crate::pod_life::{cpu_seconds_of, resident_mb_of};
 
-/// Everything that is read before and after.
+/// The values that are read before and after.
 pub struct ResourceUsage {
     /// All writes so far.
     pub writes: WriteCounts,
@@ -21,9 +21,9 @@ pub struct ResourceUsage {
 }
 
 impl ResourceUsage {
-    /// As they are now.
-    pub async fn now(client: &Client, home: &RunningSystem) -> anyhow::Result<ResourceUsage> {
-        let id = home.controllers_pid();
+    /// The current values.
+    pub async fn now(client: &Client, running: &RunningSystem) -> anyhow::Result<ResourceUsage> {
+        let id = running.controllers_pid();
         Ok(ResourceUsage {
             writes: WriteCounts::now(client).await?,
             cpu_seconds: cpu_seconds_of(Path::new(&format!("/proc/{id}/stat")))?,
@@ -37,13 +37,13 @@ impl ResourceUsage {
 pub struct WriteCounts(BTreeMap<String, u64>);
 
 impl WriteCounts {
-    /// All that the server has accepted so far.
+    /// All writes that the server has accepted so far.
     pub async fn now(client: &Client) -> anyhow::Result<WriteCounts> {
         let metrics = request::get(client, "/metrics").await?;
         Ok(WriteCounts::parse_metrics(&String::from_utf8_lossy(&metrics)))
     }
 
-    /// Reads `apiserver_request_total`, which ours and the real server tell alike.
+    /// Parses `apiserver_request_total`, which our server and kube-apiserver have.
     fn parse_metrics(text: &str) -> WriteCounts {
         let mut writes = BTreeMap::new();
         for line in text.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")) {
@@ -63,7 +63,7 @@ impl WriteCounts {
         WriteCounts(writes)
     }
 
-    /// What came since `earlier`.
+    /// The writes since `earlier`.
     pub fn since(&self, earlier: &WriteCounts) -> WriteCounts {
         let more = |(resource, count): (&String, &u64)| {
             let before = earlier.0.get(resource).copied().unwrap_or(0);
@@ -72,7 +72,7 @@ impl WriteCounts {
         WriteCounts(self.0.iter().filter_map(more).collect())
     }
 
-    /// All of them.
+    /// The sum over all resources.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
@@ -82,10 +82,10 @@ impl WriteCounts {
         &self.0
     }
 
-    /// By resource for each of so many Jobs, as text.
+    /// By resource, per Job, as text.
     pub fn per_job_text(&self, jobs: usize) -> String {
         self.0.iter().fold(String::new(), |mut text, (resource, count)| {
-            write!(text, "{resource} {:.2}  ", *count as f64 / jobs as f64).expect("a text takes every write");
+            write!(text, "{resource} {:.2}  ", *count as f64 / jobs as f64).expect("writing to a string does not fail");
             text
         })
     }

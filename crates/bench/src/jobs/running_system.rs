@@ -1,4 +1,4 @@
-//! What runs: everything in one process of ours, or the real server with parts beside it.
+//! The system under test: `phalanx up`, or kube-apiserver with components.
 
 use anyhow::{Context, ensure};
 use supervisor::kubernetes::{self, ControlPlaneConfig, KubeControlPlane};
@@ -6,20 +6,20 @@ use supervisor::{SupervisedProcess, UpConfig, UpProcess, resolve_program, start_
 
 use super::{Args, JobsSystem};
 
-/// A running system. Dropping it ends all of it.
+/// A running system. Dropping it ends its processes.
 pub enum RunningSystem {
     /// `phalanx up`, its data on disk.
     Embedded(Box<UpProcess>),
-    /// The real server, and parts of ours beside it.
+    /// kube-apiserver, with components of ours.
     OnKube {
-        /// Dropped first: they talk to the server.
+        /// Dropped first, because they are clients of the server.
         components: Vec<SupervisedProcess>,
         control_plane: Box<KubeControlPlane>,
     },
 }
 
 impl RunningSystem {
-    /// Starts `system` and returns when its parts are ready; `None` where the real programs cannot be had.
+    /// Starts `system` and returns when its components are ready; `None` when the real programs are not available.
     pub(super) fn start(args: &Args, system: JobsSystem, gates: &str) -> anyhow::Result<Option<RunningSystem>> {
         RunningSystem::start_with_nodes(args, system, gates, args.nodes)
     }
@@ -35,14 +35,14 @@ impl RunningSystem {
         let phalanx = resolve_program(&args.phalanx)?;
         let folder = args.folder.join(system.name());
         if system == JobsSystem::PhalanxEmbedded {
-            // Each start on an empty directory.
+            // Each start uses an empty directory.
             let _ = std::fs::remove_dir_all(&folder);
             let mut plan = UpConfig::new(&phalanx, &folder)?;
             plan.options = ["--nodes", &nodes, "--feature-gates", gates].map(str::to_owned).to_vec();
             plan.options.extend(settings(args)?);
             return Ok(Some(RunningSystem::Embedded(Box::new(UpProcess::start(&plan, "127.0.0.1:0")?))));
         }
-        ensure!(gates == super::WITH_GROUPS, "the real server is measured with groups only");
+        ensure!(gates == super::WITH_GROUPS, "kube-apiserver is measured with groups only");
         let ours = system == JobsSystem::Phalanx;
         let without_controllers = if ours { vec!["job-controller"] } else { Vec::new() };
         let plan = ControlPlaneConfig {
@@ -61,13 +61,13 @@ impl RunningSystem {
             let options = [options, &settings.iter().map(String::as_str).collect::<Vec<_>>()].concat();
             start_component(&phalanx, name, &options, &kubeconfig, &folder)
         };
-        // Nobody else wants to lead, here or there.
-        let alone = ["--leader-elect=false"];
-        let mut parts = vec![start("nodes", &["--nodes", &nodes])?, start("scheduler", &alone)?];
+        // There is no other replica, so no leader election.
+        let no_election = ["--leader-elect=false"];
+        let mut components = vec![start("nodes", &["--nodes", &nodes])?, start("scheduler", &no_election)?];
         if ours {
-            parts.push(start("controllers", &alone)?);
+            components.push(start("controllers", &no_election)?);
         }
-        Ok(Some(RunningSystem::OnKube { components: parts, control_plane }))
+        Ok(Some(RunningSystem::OnKube { components, control_plane }))
     }
 
     /// A new client of the server.
@@ -78,36 +78,37 @@ impl RunningSystem {
         }
     }
 
-    /// The process that has the Job controller.
+    /// The process of the Job controller.
     pub fn controllers_pid(&self) -> u32 {
         match self {
             RunningSystem::Embedded(up) => up.pid(),
-            RunningSystem::OnKube { components: parts, control_plane } => {
-                let ours = parts.iter().find(|part| part.name() == "controllers").map(SupervisedProcess::pid);
-                ours.or(control_plane.pid("kube-controller-manager")).expect("one of the two runs the Jobs")
+            RunningSystem::OnKube { components, control_plane } => {
+                let ours =
+                    components.iter().find(|component| component.name() == "controllers").map(SupervisedProcess::pid);
+                ours.or(control_plane.pid("kube-controller-manager")).expect("one of the two runs the Job controller")
             }
         }
     }
 
-    /// An error when a process has ended.
+    /// An error if a process has ended.
     pub fn check_running(&mut self) -> anyhow::Result<()> {
-        let RunningSystem::OnKube { components: parts, control_plane } = self else { return Ok(()) };
+        let RunningSystem::OnKube { components, control_plane } = self else { return Ok(()) };
         control_plane.check_running()?;
-        parts.iter_mut().try_for_each(SupervisedProcess::check_running)
+        components.iter_mut().try_for_each(SupervisedProcess::check_running)
     }
 
-    /// What the parts said last.
+    /// The last log lines of the components.
     pub fn log_tail(&self) -> String {
-        let RunningSystem::OnKube { components: parts, .. } = self else { return "phalanx up".to_owned() };
-        parts.iter().map(|part| format!("{}: {}\n", part.name(), part.log_tail())).collect()
+        let RunningSystem::OnKube { components, .. } = self else { return "phalanx up".to_owned() };
+        components.iter().map(|component| format!("{}: {}\n", component.name(), component.log_tail())).collect()
     }
 
-    /// Ends all of it.
+    /// Stops all processes.
     pub fn stop(self) -> anyhow::Result<()> {
         match self {
             RunningSystem::Embedded(up) => up.stop(),
-            RunningSystem::OnKube { components: parts, control_plane } => {
-                drop(parts);
+            RunningSystem::OnKube { components, control_plane } => {
+                drop(components);
                 drop(control_plane);
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! What gangs that wait cost: small Jobs at a steady rate, alone and beside gangs that never fit.
+//! The cost of waiting gangs: small Jobs at a steady rate, alone and with gangs that never fit.
 
 use std::time::Duration;
 
@@ -14,40 +14,41 @@ use super::resource_usage::{ResourceUsage, WriteCounts};
 use super::running_system::RunningSystem;
 use super::{Args, JobsSystem, WITH_GROUPS};
 
-/// One less than a waiting gang has pods of a whole node each: how many of them would fit changes with every small Job.
+/// One node less than a waiting gang has pods, which take a whole node each. The number of pods that would fit changes
+/// with every small Job.
 const NODES: u32 = 63;
 const GANG_PODS: usize = 64;
 const JOBS_PER_SECOND: u64 = 7;
 const SECONDS: u64 = 30;
-/// Pods of the small Jobs: each Job has another number of them, up to this many.
+/// The maximum number of pods of a small Job. Each Job has another number.
 const MAX_PODS: u64 = 32;
-/// How long after the last change writes may still follow.
+/// How long writes may follow the last change.
 const SETTLE: Duration = Duration::from_secs(5);
 const MAX_IN_FLIGHT: usize = 8;
 
-/// What was written in the window.
+/// The writes in the window.
 pub struct WaitingCost {
-    /// How many gangs waited.
+    /// The number of waiting gangs.
     gangs: usize,
     writes: WriteCounts,
     cpu_seconds: f64,
 }
 
-/// Runs the load beside so many gangs.
+/// Runs the load with this many waiting gangs.
 pub fn measure(args: &Args, gangs: usize) -> anyhow::Result<Option<WaitingCost>> {
     eprintln!("waiting, {gangs} gangs: starting");
-    let Some(home) = RunningSystem::start_with_nodes(args, JobsSystem::PhalanxEmbedded, WITH_GROUPS, NODES)? else {
+    let Some(running) = RunningSystem::start_with_nodes(args, JobsSystem::PhalanxEmbedded, WITH_GROUPS, NODES)? else {
         return Ok(None);
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let waiting = runtime.block_on(load(&home, gangs)).with_context(|| format!("waiting, {gangs} gangs"))?;
+    let waiting = runtime.block_on(load(&running, gangs)).with_context(|| format!("waiting, {gangs} gangs"))?;
     drop(runtime);
-    home.stop()?;
+    running.stop()?;
     Ok(Some(waiting))
 }
 
-async fn load(home: &RunningSystem, gangs: usize) -> anyhow::Result<WaitingCost> {
-    let client = home.client().await?;
+async fn load(running: &RunningSystem, gangs: usize) -> anyhow::Result<WaitingCost> {
+    let client = running.client().await?;
     let make = (0..gangs).map(|at| job(&format!("gang-{at}"), GANG_PODS, 8, true));
     let client_ref = &client;
     let make = make.map(|job| async move { request::post(client_ref, JOBS, &job).await.map(drop) });
@@ -56,7 +57,7 @@ async fn load(home: &RunningSystem, gangs: usize) -> anyhow::Result<WaitingCost>
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     tokio::time::sleep(SETTLE).await;
-    let before = ResourceUsage::now(&client, home).await?;
+    let before = ResourceUsage::now(&client, running).await?;
     let mut tick = tokio::time::interval(Duration::from_nanos(1_000_000_000 / JOBS_PER_SECOND));
     for at in 0..SECONDS * JOBS_PER_SECOND {
         tick.tick().await;
@@ -64,7 +65,7 @@ async fn load(home: &RunningSystem, gangs: usize) -> anyhow::Result<WaitingCost>
         request::post(&client, JOBS, &job(&format!("small-{at}"), pods as usize, 1, false)).await?;
     }
     tokio::time::sleep(SETTLE).await;
-    let after = ResourceUsage::now(&client, home).await?;
+    let after = ResourceUsage::now(&client, running).await?;
     Ok(WaitingCost {
         gangs,
         writes: after.writes.since(&before.writes),
@@ -72,7 +73,7 @@ async fn load(home: &RunningSystem, gangs: usize) -> anyhow::Result<WaitingCost>
     })
 }
 
-/// How many pods the Jobs have, as their status says.
+/// The active pods of all Jobs, from their status.
 async fn active_pods(client: &Client) -> anyhow::Result<usize> {
     #[derive(Deserialize)]
     struct ActiveJobList {
@@ -108,7 +109,7 @@ fn job(name: &str, pods: usize, gpus: usize, is_gang: bool) -> Value {
     })
 }
 
-/// The rows side by side.
+/// The rows as text.
 pub fn text(rows: &[WaitingCost]) -> String {
     let mut text =
         format!("{JOBS_PER_SECOND} Jobs/s of 1 to {MAX_PODS} pods for {SECONDS} s, {NODES} nodes of 8 GPUs:\n");
@@ -116,7 +117,7 @@ pub fn text(rows: &[WaitingCost]) -> String {
         let kinds: Vec<String> =
             row.writes.per_resource().iter().map(|(resource, count)| format!("{resource} {count}")).collect();
         text.push_str(&format!(
-            "  beside {} gangs of {GANG_PODS} that never fit: {} writes, {:.1} s of CPU ({})\n",
+            "  with {} waiting gangs of {GANG_PODS} that never fit: {} writes, {:.1} s of CPU ({})\n",
             row.gangs,
             row.writes.total(),
             row.cpu_seconds,

@@ -19,7 +19,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 pub fn measure(args: &Args, system: SchedulingSystem, case: &SchedulingCase) -> anyhow::Result<SchedulingRow> {
     eprintln!("{case} on {}", system.name());
     let folder = args.folder.join(system.name());
-    // Each start on an empty directory.
+    // Each start uses an empty directory.
     let _ = std::fs::remove_dir_all(&folder);
     let mut plan = UpConfig::new(&supervisor::resolve_program(&args.phalanx)?, &folder)?;
     let with_jobs = system == SchedulingSystem::PhalanxJobs;
@@ -55,8 +55,8 @@ async fn directly(client: &Client, case: &SchedulingCase) -> anyhow::Result<(f64
     let watching = tokio::spawn(binds.wait_for(case.pods()));
     let started = Instant::now();
     let made = load::create_objects(client, case).await?;
-    let seen = watching.await??;
-    Ok((seen.last.duration_since(started).as_secs_f64(), made.seconds))
+    let bind_times = watching.await??;
+    Ok((bind_times.last.duration_since(started).as_secs_f64(), made.seconds))
 }
 
 async fn through_jobs(client: &Client, case: &SchedulingCase) -> anyhow::Result<(f64, f64)> {
@@ -66,8 +66,8 @@ async fn through_jobs(client: &Client, case: &SchedulingCase) -> anyhow::Result<
     let jobs = (0..case.groups).map(|group| job(case, group));
     load::for_each_concurrent(jobs, |job| async move { request::post(client, JOBS, &job).await.map(drop) }).await?;
     let made = started.elapsed().as_secs_f64();
-    let seen = watching.await??;
-    Ok((seen.last.duration_since(started).as_secs_f64(), made))
+    let bind_times = watching.await??;
+    Ok((bind_times.last.duration_since(started).as_secs_f64(), made))
 }
 
 /// A gang Job whose pods run until the end of the benchmark.

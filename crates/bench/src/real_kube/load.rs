@@ -1,4 +1,4 @@
-//! Nodes, groups and pods, made and taken away by 64 workers, and a watcher of binds.
+//! Creates and deletes nodes, groups and pods with 64 workers, and watches binds.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -14,26 +14,26 @@ use serde_json::{Value, json};
 
 use crate::scheduling_cases::{CasePolicy, NAMESPACE, RACK, SchedulingCase, rack};
 
-/// Requests at once.
+/// Concurrent requests.
 const WORKERS: usize = 64;
-/// No case takes longer than this; one that does has stopped.
+/// A case that takes longer has stopped making progress.
 const TIMEOUT_SECONDS: u64 = 1_200;
 
 const PODS: &str = "/api/v1/namespaces/bench/pods";
 const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/bench/podgroups";
 
-/// What was made.
+/// The creation of the objects of a case.
 pub struct CreationTime {
-    /// How long that took.
+    /// How long it took.
     pub seconds: f64,
 }
 
-/// Runs one request after the other, 64 at a time; the first error ends it.
+/// Runs requests, 64 at a time; the first error ends it.
 pub async fn for_each_concurrent<T, F>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> anyhow::Result<()>
 where
     F: Future<Output = Result<(), kube::Error>>,
 {
-    stream::iter(items).map(work).buffer_unordered(WORKERS).try_collect::<()>().await.context("making the load")
+    stream::iter(items).map(work).buffer_unordered(WORKERS).try_collect::<()>().await.context("creating the load")
 }
 
 /// The nodes of upstream's benchmark, with racks.
@@ -49,7 +49,7 @@ pub async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
             }},
             "status": {
                 "capacity": size, "allocatable": size,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "Made", "message": "no kubelet is there"}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Made", "message": "no kubelet"}],
             },
         });
         request::post(client, "/api/v1/nodes", &node).await.map(drop)
@@ -57,11 +57,11 @@ pub async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
     .await
 }
 
-/// Makes the groups and then the pods of a case.
+/// Creates the groups and then the pods of a case.
 pub async fn create_objects(client: &Client, case: &SchedulingCase) -> anyhow::Result<CreationTime> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     match request::post(client, "/api/v1/namespaces", &namespace).await {
-        Err(error) if !runtime::is_already_exists(&error) => return Err(error).context("making the namespace"),
+        Err(error) if !runtime::is_already_exists(&error) => return Err(error).context("creating the namespace"),
         _ => {}
     }
     let started = Instant::now();
@@ -79,7 +79,7 @@ pub async fn create_objects(client: &Client, case: &SchedulingCase) -> anyhow::R
     Ok(CreationTime { seconds: started.elapsed().as_secs_f64() })
 }
 
-/// Leaves the server as it was before the case.
+/// Removes the objects of the case.
 pub async fn delete_objects(client: &Client, case: &SchedulingCase) -> anyhow::Result<()> {
     let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
     let now = &now;
@@ -94,14 +94,14 @@ pub async fn delete_objects(client: &Client, case: &SchedulingCase) -> anyhow::R
     }
     for_each_concurrent(0..case.groups, |group| async move {
         let path = format!("{GROUPS}/{}", SchedulingCase::group_name(group));
-        // No controller is there that would take the protection off.
+        // There is no controller that would remove the protection finalizer.
         request::patch(client, &path, PatchKind::Merge, &json!({"metadata": {"finalizers": null}})).await?;
         request::delete(client, &path, now).await.map(drop)
     })
     .await
 }
 
-/// Binds every pod of a case, the next to the next node.
+/// Binds every pod of a case, to the nodes in turn.
 pub async fn bind_all(client: &Client, case: &SchedulingCase) -> anyhow::Result<()> {
     for_each_concurrent(0..case.pods(), |number| async move {
         let name = SchedulingCase::pod_name(number / case.pods_per_group, number % case.pods_per_group);
@@ -147,7 +147,7 @@ fn pod(case: &SchedulingCase, group: usize, index: usize) -> Value {
     })
 }
 
-/// When binds were seen.
+/// When binds were watched.
 #[derive(Clone, Copy, Debug)]
 pub struct BindTimes {
     pub first: Instant,
@@ -155,7 +155,7 @@ pub struct BindTimes {
     pub last: Instant,
 }
 
-/// A watch of pods, from a moment on.
+/// A watch of pods from a revision on.
 pub struct BindWatch {
     client: Client,
     resource_version: String,
@@ -183,7 +183,7 @@ struct WatchedPodSpec {
 }
 
 impl BindWatch {
-    /// Binds that come after this.
+    /// Binds after this call.
     pub async fn from_now(client: &Client) -> anyhow::Result<BindWatch> {
         BindWatch::in_collection(client, PODS).await
     }
@@ -195,7 +195,7 @@ impl BindWatch {
         Ok(BindWatch { client: client.clone(), resource_version: version, path })
     }
 
-    /// When so many pods were seen with a node.
+    /// Resolves when this many pods have a node.
     pub async fn wait_for(self, count: usize) -> anyhow::Result<BindTimes> {
         match tokio::time::timeout(Duration::from_secs(TIMEOUT_SECONDS), self.watch(count)).await {
             Ok(last) => last,
@@ -203,12 +203,12 @@ impl BindWatch {
         }
     }
 
-    /// kube-apiserver ends a watch that falls behind, and the client one that is silent; then it goes on where it was.
+    /// kube-apiserver ends a watch that falls behind, and the client an idle one. The watch then resumes.
     async fn watch(mut self, count: usize) -> anyhow::Result<BindTimes> {
         let (mut bound, mut first, mut half) = (BTreeSet::new(), None, None);
         loop {
             let (path, version) = (self.path, &self.resource_version);
-            // Only those that have a node: of each pod its bind is the first event.
+            // Only pods with a node: the first event of each pod is its bind.
             let query = format!("watch=true&resourceVersion={version}&timeoutSeconds={TIMEOUT_SECONDS}");
             let request = http::Request::get(format!("{path}?{query}&fieldSelector=spec.nodeName%21%3D"));
             let mut events = std::pin::pin!(self.client.request_events::<WatchedPod>(request.body(Vec::new())?).await?);

@@ -1,4 +1,5 @@
-//! What the real server did between a scheduler's readiness and the last bind: what limits the figure beside it.
+//! CPU and writes of kube-apiserver between a scheduler's readiness and the last bind. They show what limits the
+//! figures.
 
 use std::path::Path;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use super::load::BindTimes;
 use crate::jobs::WriteCounts;
 use crate::pod_life::cpu_seconds_of;
 
-/// The programs of the real server, by process.
+/// The processes of the server.
 #[derive(Clone, Copy)]
 pub struct ServerPids {
     kube_apiserver: u32,
@@ -41,18 +42,18 @@ pub struct MeasurementWindow {
     pub apiserver_cpu_seconds: f64,
     /// CPU time of etcd.
     etcd_cpu_seconds: f64,
-    /// Writes that the server accepted, by resource; those of the scheduler's start are among them.
+    /// Writes that the server accepted, by resource, including those of the scheduler's start.
     writes: WriteCounts,
 }
 
-/// How things stood before.
+/// The values before the window.
 pub struct WindowStart {
     server: ServerPids,
     writes: WriteCounts,
 }
 
 impl WindowStart {
-    /// Asked before the scheduler starts: the server takes a while to tell its metrics.
+    /// Read before the scheduler starts, because the server takes a while to return its metrics.
     pub async fn now(client: &Client, server: ServerPids) -> anyhow::Result<WindowStart> {
         Ok(WindowStart { server, writes: WriteCounts::now(client).await? })
     }
@@ -62,19 +63,19 @@ impl WindowStart {
         self.server.cpu()
     }
 
-    /// The window that began at `ready`, when the server had used `cpu`, and ended with the binds that were seen.
+    /// The window from `ready`, when the server had used `cpu`, until the last bind.
     pub async fn finish(
         self,
         client: &Client,
         ready: Instant,
         cpu: [f64; 2],
-        seen: BindTimes,
+        binds: BindTimes,
     ) -> anyhow::Result<MeasurementWindow> {
         let now = self.cpu()?;
         let after = |then: Instant| then.saturating_duration_since(ready).as_secs_f64();
         Ok(MeasurementWindow {
-            first_bind_seconds: after(seen.first),
-            half_bound_seconds: after(seen.half),
+            first_bind_seconds: after(binds.first),
+            half_bound_seconds: after(binds.half),
             apiserver_cpu_seconds: now[0] - cpu[0],
             etcd_cpu_seconds: now[1] - cpu[1],
             writes: WriteCounts::now(client).await?.since(&self.writes),

@@ -1,4 +1,4 @@
-//! The schedulers under test, and what they say of themselves.
+//! The schedulers under test, and their metrics.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,20 +14,20 @@ use super::{Args, SchedulingSystem};
 use crate::pod_life::peak_mb_of;
 use crate::scheduling_cases::{CasePolicy, SchedulingCase};
 
-/// kube-scheduler takes minutes to fill its queue with large groups before it says that it is ready.
+/// With large groups kube-scheduler takes minutes to fill its queue before it reports ready.
 const READY_TIMEOUT_SECONDS: u64 = 1_200;
 const POLL: Duration = Duration::from_millis(10);
 
-/// A scheduler that has been started. Dropping ours kills it; the control plane ends kube-scheduler.
+/// A started scheduler. Dropping ours kills it; the control plane ends kube-scheduler.
 pub struct RunningScheduler {
     pid: u32,
-    /// Where its health and metrics are.
+    /// The URL of its health and metrics.
     url: String,
     _process: Option<SupervisedProcess>,
 }
 
 impl RunningScheduler {
-    /// Starts it, and waits for nothing that is not needed to know where it can be asked.
+    /// Starts it. Waits only until its URL is known.
     pub fn start(
         args: &Args,
         system: SchedulingSystem,
@@ -41,12 +41,17 @@ impl RunningScheduler {
         }
         let phalanx = resolve_program(&args.phalanx)?;
         let options = ["--leader-elect=false", "--metrics-listen", "127.0.0.1:0"];
-        let part = start_component(&phalanx, "scheduler", &options, &real.kubeconfig(), &args.folder)?;
-        let url = part.ready_line()?.split("metrics=").nth(1).context("the ready line names the metrics")?.to_owned();
-        Ok(RunningScheduler { pid: part.pid(), url, _process: Some(part) })
+        let scheduler = start_component(&phalanx, "scheduler", &options, &real.kubeconfig(), &args.folder)?;
+        let url = scheduler
+            .ready_line()?
+            .split("metrics=")
+            .nth(1)
+            .context("the ready line has the URL of the metrics")?
+            .to_owned();
+        Ok(RunningScheduler { pid: scheduler.pid(), url, _process: Some(scheduler) })
     }
 
-    /// When it was first seen ready.
+    /// When it was first ready.
     pub async fn wait_until_ready(&self) -> anyhow::Result<Instant> {
         let client = self.client()?;
         let deadline = Instant::now() + Duration::from_secs(READY_TIMEOUT_SECONDS);
@@ -69,14 +74,14 @@ impl RunningScheduler {
         Ok(DecisionHistogram::parse_metrics(&String::from_utf8_lossy(&text), name))
     }
 
-    /// The most memory it ever took.
+    /// Its peak memory.
     pub fn peak_mb(&self) -> anyhow::Result<f64> {
         peak_mb_of(Path::new(&format!("/proc/{}/status", self.pid)))
     }
 
     fn client(&self) -> anyhow::Result<Client> {
         let mut config = kube::Config::new(self.url.parse()?);
-        // It makes its own certificate; it is on this machine, and only its figures are read.
+        // It has a self-signed certificate. It is on this machine, and only its metrics are read.
         config.accept_invalid_certs = true;
         config.auth_info.token = Some(TOKEN.to_owned().into());
         config.default_retry = false;
@@ -84,7 +89,7 @@ impl RunningScheduler {
     }
 }
 
-/// The upper bound of a bucket: the label `le`, and not the end of another one's name.
+/// The upper bound of a bucket: the label `le`, and not the end of another label's name.
 fn bucket_bound(labels: &str) -> Option<&str> {
     let rest = labels.split_once("{le=\"").or_else(|| labels.split_once(",le=\""))?.1;
     rest.split('"').next()
@@ -100,7 +105,7 @@ pub struct DecisionHistogram {
 }
 
 impl DecisionHistogram {
-    /// Reads one histogram in the form of Prometheus, whatever labels it has; `None` if nothing was counted.
+    /// Parses one histogram in the Prometheus format with any labels; `None` if its count is zero.
     fn parse_metrics(text: &str, name: &str) -> Option<DecisionHistogram> {
         let mut decisions = DecisionHistogram::default();
         for line in text.lines().filter_map(|line| line.strip_prefix(name)) {
@@ -136,10 +141,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_histogram_is_read_whatever_its_labels_are() {
+    fn a_histogram_is_parsed_with_any_labels() {
         let text = "# TYPE d histogram\nd_bucket{profile=\"a\",le=\"0.001\"} 1\nd_bucket{profile=\"a\",le=\"0.002\"} 3\n\
                     d_bucket{profile=\"a\",le=\"+Inf\"} 4\nd_sum{profile=\"a\"} 0.01\nd_count{profile=\"a\"} 4\nother 1\n";
-        let read = DecisionHistogram::parse_metrics(text, "d").expect("it is there");
+        let read = DecisionHistogram::parse_metrics(text, "d").expect("the histogram exists");
         assert!((read.mean_ms() - 2.5).abs() < 1e-9, "{read:?}");
         assert_eq!((read.percentile_ms(25), read.percentile_ms(75), read.percentile_ms(99)), (1.0, 2.0, f64::INFINITY));
         assert_eq!(DecisionHistogram::parse_metrics(text, "nothing"), None);

@@ -6,7 +6,7 @@ use super::schedulers::DecisionHistogram;
 use super::{SchedulingRow, SchedulingSystem};
 use crate::scheduling_cases::SchedulingCase;
 
-/// One line for each case and system; empty where there is nothing to compare.
+/// One line for each case and system; empty if there is nothing to compare.
 pub fn text(rows: &[SchedulingRow]) -> String {
     let mut cases: Vec<&SchedulingCase> = Vec::new();
     for row in rows {
@@ -38,8 +38,9 @@ fn line(rows: &[SchedulingRow], case: &SchedulingCase, system: SchedulingSystem)
     };
     let ours = speed(system)?;
     let other = system != SchedulingSystem::KubeScheduler;
-    let beside = speed(SchedulingSystem::KubeScheduler).filter(|_| other).map(|theirs| format!("{:.1}", ours / theirs));
-    // Only what runs on the same server can be held against what that server takes.
+    let speedup =
+        speed(SchedulingSystem::KubeScheduler).filter(|_| other).map(|theirs| format!("{:.1}", ours / theirs));
+    // Only systems on the same server can be compared with the limit of that server.
     let bare = speed(SchedulingSystem::Bare)
         .filter(|_| other && system.uses_kube_apiserver() && system != SchedulingSystem::Bare);
     let share = bare.map(|bare| format!("{:.0}", ours / bare * 100.0));
@@ -47,11 +48,11 @@ fn line(rows: &[SchedulingRow], case: &SchedulingCase, system: SchedulingSystem)
     let faster = faster.map(|(theirs, ours)| format!("{:.0}", theirs / ours));
     let (case, system, rounds) = (case.to_string(), system.name(), of(system).len());
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let (beside, share, faster) = (dash(beside), dash(share), dash(faster));
-    Some(format!("{case:<14} {system:<17} {rounds:>7} {ours:>14.0} {beside:>17} {share:>10} {faster:>16}"))
+    let (speedup, share, faster) = (dash(speedup), dash(share), dash(faster));
+    Some(format!("{case:<14} {system:<17} {rounds:>7} {ours:>14.0} {speedup:>17} {share:>10} {faster:>16}"))
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle value, or the mean of the two in the middle.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_are_compared_within_a_case_and_only_with_what_shares_a_server() {
+    fn medians_are_compared_within_a_case_and_on_the_same_server() {
         let case: SchedulingCase = "gang-10x10".parse().expect("a case");
         let row = |system: SchedulingSystem, seconds: f64| SchedulingRow {
             system,
