@@ -1,7 +1,6 @@
 //! A control plane for one test. Embedded: in one process, on the paused clock, seeded. On kube: the real control plane
 //! with our components as processes, on the wall clock.
 
-mod kinds; // the kinds of objects, as the server lists them
 mod objects; // the objects in the cluster's namespace
 mod kubelet; // pod statuses that a kubelet or an eviction writes
 mod shared; // one real control plane for tests that run concurrently
@@ -16,7 +15,7 @@ use std::time::Duration;
 
 use api::gates::Gates;
 use api::views::View;
-use api::{Revision, Timestamp};
+use api::{Revision, Timestamp, kinds};
 use controlplane::{Caches, Component, Config, ControlPlane, ControlPlaneEnvironment};
 use kube::Client;
 use nodes::cluster::Cluster;
@@ -286,13 +285,13 @@ impl TestCluster {
 
     /// Creates the object of a manifest.
     pub async fn try_create(&self, manifest: &Value) -> Result<Value, kube::Error> {
-        let resource = kinds::all().iter().find(|resource| manifest["kind"] == resource.kind);
+        let resource = manifest["kind"].as_str().and_then(kinds::by_kind);
         let resource = resource.unwrap_or_else(|| panic!("the server does not serve {}", manifest["kind"]));
         let mut manifest = manifest.clone();
         if resource.namespaced {
             manifest["metadata"]["namespace"] = self.namespace.as_str().into();
         }
-        self.request("POST", &kinds::collection_in(resource, &self.namespace), &manifest).await
+        self.request("POST", &resource.collection_path(&self.namespace), &manifest).await
     }
 
     /// Sends a request with a JSON body and reads a JSON response.
@@ -349,7 +348,7 @@ impl TestCluster {
                 return kube.history(|write| if is_shared { write.namespace() == self.namespace } else { true });
             }
         };
-        let resources = kinds::stored(plane.server().resources());
+        let resources = plane.server().resources().iter().filter(|resource| !resource.is_stored_elsewhere());
         let mut writes: Vec<RecordedWrite> =
             resources.flat_map(|resource| history_of(environment, &resource.store_name)).collect();
         writes.sort_by_key(|write| write.revision);

@@ -72,6 +72,18 @@ impl ApiResource {
         if self.group.is_empty() { self.version().to_owned() } else { format!("{}/{}", self.group, self.version()) }
     }
 
+    /// Its singular, with the group if the core group has the same kind: `job`, `event.events.k8s.io`. Files of a kind
+    /// have this name.
+    pub fn unique_name(&self) -> String {
+        let is_first = by_kind(self.kind).is_none_or(|first| first.group == self.group);
+        if is_first { self.singular.to_owned() } else { format!("{}.{}", self.singular, self.group) }
+    }
+
+    /// Whether another group stores the objects, and serves them too.
+    pub const fn is_stored_elsewhere(&self) -> bool {
+        self.versions.is_empty()
+    }
+
     /// The name of its objects in the store: `pods`, `batch/jobs`.
     pub fn store_name(&self) -> String {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}/{}", self.group, self.plural) }
@@ -84,8 +96,12 @@ impl ApiResource {
 
     /// The collection's path in `namespace`. An empty namespace means all; cluster-scoped kinds ignore it.
     pub fn collection_path(&self, namespace: &str) -> String {
+        self.versioned_path(self.version(), namespace)
+    }
+
+    /// The same in this version.
+    pub fn versioned_path(&self, version: &str, namespace: &str) -> String {
         let ApiResource { group, plural, .. } = self;
-        let version = self.version();
         let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
         if !self.namespaced || namespace.is_empty() {
             format!("{root}/{version}/{plural}")
@@ -215,12 +231,16 @@ mod tests {
         assert_eq!(NODE.object_path(&ObjectKey::new("", "n1")), "/api/v1/nodes/n1");
         assert_eq!(POD.path(), "/api/v1/pods");
         assert_eq!(EVENTS_GROUP_EVENT.path(), "/apis/events.k8s.io/v1/events");
+        assert_eq!(WORKLOAD.versioned_path("v1alpha3", "a"), "/apis/scheduling.k8s.io/v1alpha3/namespaces/a/workloads");
     }
 
     #[test]
     fn every_kind_has_a_version_and_a_name_of_its_own() {
         let names: BTreeSet<_> = ALL.iter().map(|resource| (resource.group, resource.plural)).collect();
         assert_eq!(names.len(), ALL.len());
+        assert_eq!(ALL.iter().map(|resource| resource.unique_name()).collect::<BTreeSet<_>>().len(), ALL.len());
+        assert_eq!((JOB.unique_name(), EVENTS_GROUP_EVENT.unique_name()), ("job".into(), "event.events.k8s.io".into()));
+        assert_eq!((POD.store_name(), JOB.store_name()), ("pods".into(), "batch/jobs".into()));
         for resource in ALL {
             assert!(resource.served_versions().next().is_some(), "{}", resource.kind);
             assert_eq!(resource.singular, resource.kind.to_lowercase());

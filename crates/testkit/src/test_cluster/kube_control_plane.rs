@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use api::kinds::{self, ApiResource};
 use api::{Clock, Random, Timestamp};
 use controlplane::{Caches, Component, RemoteComponents};
 use kube::Client;
@@ -35,15 +36,6 @@ pub const POD_BACKOFF: Duration = Duration::from_secs(1);
 /// The time limit for deleting the objects of an earlier test.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
-
-/// The collections that tests leave objects in, owners first.
-const CLEANUP_RESOURCES: [&str; 5] = [
-    "/apis/batch/v1/namespaces/default/jobs",
-    "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads",
-    "/api/v1/namespaces/default/pods",
-    "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups",
-    "/api/v1/nodes",
-];
 
 /// Whether the real control plane is selected for this process.
 pub fn is_chosen() -> bool {
@@ -202,12 +194,20 @@ async fn client(user: Option<&str>) -> Client {
     Client::try_from(config).expect("a client can be built from the kubeconfig")
 }
 
+/// The collections that tests leave objects in, in reverse order of the registry: Jobs before pods, nodes last. Events
+/// expire, and the server creates cluster-scoped objects of its own.
+fn cleanup_paths() -> impl Iterator<Item = String> {
+    let is_left = |kind: &&&ApiResource| kind.namespaced || **kind == kinds::NODE;
+    let stored = kinds::ALL.iter().rev().filter(|kind| !kind.is_stored_elsewhere() && **kind != kinds::EVENT);
+    stored.filter(is_left).map(|kind| kind.collection_path("default"))
+}
+
 /// Deletes the objects of an earlier test. Its components have ended, so their finalizers are removed here.
 async fn delete_leftovers(client: &Client) {
     let deadline = Instant::now() + CLEANUP_TIMEOUT;
-    for path in CLEANUP_RESOURCES {
+    for path in cleanup_paths() {
         loop {
-            let bytes = match request::get(client, path).await {
+            let bytes = match request::get(client, &path).await {
                 // A server without the kind has no objects of it.
                 Err(error) if is_not_found(&error) => break,
                 result => result.unwrap_or_else(|error| panic!("{path}: {error}")),
@@ -219,7 +219,7 @@ async fn delete_leftovers(client: &Client) {
             }
             assert!(Instant::now() < deadline, "{path}: {} objects of an earlier test remain", items.len());
             let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
-            let _ = request::delete(client, path, &options).await;
+            let _ = request::delete(client, &path, &options).await;
             for item in items.iter().filter(|item| item["metadata"]["finalizers"].is_array()) {
                 let object = format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default());
                 let patch = json!({"metadata": {"finalizers": null}});

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::kinds;
 use api::views::{Condition, JobView, PodGroupView, PodPhase, PodView, View, WorkloadView};
 use runtime::Cache;
 use serde_json::{Value, json};
 
-use super::{TestCluster, kinds};
+use super::TestCluster;
 
 /// The time limit of a simple step on virtual time.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,9 +25,8 @@ impl TestCluster {
     pub fn path(&self, of: &str) -> String {
         let plural_bytes = of.find(['/', '?']).unwrap_or(of.len());
         let (plural, rest) = of.split_at(plural_bytes);
-        let resource = kinds::all().iter().find(|resource| resource.plural == plural);
-        let resource = resource.unwrap_or_else(|| panic!("the server does not serve {plural}"));
-        format!("{}{rest}", kinds::collection_in(resource, &self.namespace))
+        let resource = kinds::by_plural(plural).unwrap_or_else(|| panic!("the server does not serve {plural}"));
+        format!("{}{rest}", resource.collection_path(&self.namespace))
     }
 
     /// Reads the object at [`TestCluster::path`]; panics if there is none.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::Revision;
-use apiserver::Resource;
+use api::kinds::{self, ApiResource};
 use futures::AsyncBufReadExt;
 use http::Request;
 use kube::Client;
@@ -13,7 +13,7 @@ use runtime::{is_not_found, request};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::{RecordedWrite, kinds};
+use super::RecordedWrite;
 
 const POLL: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_millis(200);
@@ -29,19 +29,18 @@ pub struct WriteRecorder {
 struct RecorderState {
     writes: Vec<RecordedWrite>,
     /// The revision up to which each resource is recorded.
-    revisions: BTreeMap<&'static str, Revision>,
+    revisions: BTreeMap<String, Revision>,
 }
 
 impl WriteRecorder {
-    /// Records every write from now on to the kinds that our server serves and this server has.
+    /// Records every write from now on to the kinds of the registry that this server has.
     pub async fn start(client: &Client) -> WriteRecorder {
         let state = Arc::new(Mutex::new(RecorderState::default()));
         let mut tasks = JoinSet::new();
-        for resource in kinds::all() {
+        for resource in kinds::ALL.iter().filter(|resource| !resource.is_stored_elsewhere()) {
             let Some((path, from)) = list_revision(client, resource).await else { continue };
-            let name: &'static str = &resource.store_name;
-            lock(&state).revisions.insert(name, from);
-            tasks.spawn(watch_forever(client.clone(), name, path, from, state.clone()));
+            lock(&state).revisions.insert(resource.store_name(), from);
+            tasks.spawn(watch_forever(client.clone(), resource.store_name(), path, from, state.clone()));
         }
         WriteRecorder { state, _tasks: tasks }
     }
@@ -72,9 +71,9 @@ fn lock(state: &Mutex<RecorderState>) -> MutexGuard<'_, RecorderState> {
 
 /// The path of all objects of a kind and the revision of their list, in the first version that the server has; `None`
 /// if it has none.
-async fn list_revision(client: &Client, resource: &Resource) -> Option<(String, Revision)> {
+async fn list_revision(client: &Client, resource: &ApiResource) -> Option<(String, Revision)> {
     for version in resource.served_versions() {
-        let path = kinds::collection(resource, version);
+        let path = resource.versioned_path(version, "");
         let bytes = match request::get(client, &format!("{path}?limit=1")).await {
             Err(error) if is_not_found(&error) => continue,
             result => result.unwrap_or_else(|error| panic!("{path}: {error}")),
@@ -93,7 +92,7 @@ fn revision_of(object: &Value) -> Revision {
 /// Watches without end. Each watch starts where the last one ended.
 async fn watch_forever(
     client: Client,
-    resource: &'static str,
+    resource: String,
     path: String,
     from: Revision,
     state: Arc<Mutex<RecorderState>>,
@@ -108,16 +107,16 @@ async fn watch_forever(
                 let event: Value = serde_json::from_str(&line).expect("each line of a watch is an event");
                 assert!(event["type"] != "ERROR", "{resource}: the watch has expired: {}", event["object"]);
                 last = last.max(revision_of(&event["object"]));
-                record_event(&state, resource, last, event);
+                record_event(&state, &resource, last, event);
             }
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
-fn record_event(state: &Mutex<RecorderState>, resource: &'static str, reached: Revision, mut event: Value) {
+fn record_event(state: &Mutex<RecorderState>, resource: &str, reached: Revision, mut event: Value) {
     let mut state = lock(state);
-    state.revisions.insert(resource, reached);
+    state.revisions.insert(resource.to_owned(), reached);
     if event["type"] == "BOOKMARK" {
         return;
     }
