@@ -53,14 +53,14 @@ pub(super) async fn create(
     body: Bytes,
 ) -> Option<(String, CheckedResponse)> {
     let options = CreateOptions::from_bits(options);
-    let resource = kinds::resource(&server.inner, letter);
-    let collection = kinds::collection(resource, kinds::version(resource, version));
+    let kind = kinds::kind(letter);
+    let collection = kinds::collection(kind, kinds::version(kind, version));
     let query = format!("fieldValidation={}", options.field_validation);
     let created = server.request("POST", &format!("{collection}?{query}"), options.media_type, body).await;
     if !created.code.is_success() {
         return None;
     }
-    assert_eq!(created.value["kind"], resource.kind, "the created object has the requested kind");
+    assert_eq!(created.value["kind"], kind.kind, "the created object has the requested kind");
     let name = percent_encoded(created.text("/metadata/name"));
     Some((format!("{collection}/{name}"), created))
 }

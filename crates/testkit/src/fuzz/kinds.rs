@@ -1,95 +1,105 @@
 //! A letter for every kind, so that an input can name one in its first byte, and an object of every kind.
+//!
+//! Both come from the seeds of the target `body`: the object of a kind is the seed `accepted-NAME`, and the first byte of
+//! that seed is the letter. A new kind needs a seed with a letter of its own, and nothing here.
 
-use apiserver::{ApiServer, Resource};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use api::gates::Gates;
+use api::kinds::{self, ApiResource};
+use apiserver::Resource;
 use serde_json::Value;
 
-/// The kinds by their plural and group.
-const LETTERS: [(u8, &str); 13] = [
-    (b'c', "priorityclasses.scheduling.k8s.io"),
-    (b'd', "poddisruptionbudgets.policy"),
-    (b'e', "events"),
-    (b'g', "podgroups.scheduling.k8s.io"),
-    (b'j', "jobs.batch"),
-    (b'k', "cronjobs.batch"),
-    (b'l', "leases.coordination.k8s.io"),
-    (b'n', "nodes"),
-    (b'o', "compositepodgroups.scheduling.k8s.io"),
-    (b'p', "pods"),
-    (b's', "namespaces"),
-    (b'v', "events.events.k8s.io"),
-    (b'w', "workloads.scheduling.k8s.io"),
-];
+/// The seed of a kind.
+struct KindSeed {
+    kind: &'static ApiResource,
+    /// Letter, version and options, as the target `body` reads them.
+    head: [u8; 3],
+    body: Vec<u8>,
+}
 
-/// An object of each kind, in the input format of the target `body`.
-const OBJECTS: [&[u8]; 13] = [
-    include_bytes!("../../../../fuzz/seeds/body/accepted-priorityclass"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-poddisruptionbudget"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-event"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-podgroup"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-job"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-cronjob"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-lease"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-node"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-compositepodgroup"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-pod"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-namespace"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-event-of-events-group"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-workload"),
-];
+/// The seeds of all kinds, by letter.
+static SEEDS: LazyLock<BTreeMap<u8, KindSeed>> = LazyLock::new(|| {
+    let mut seeds = BTreeMap::new();
+    for kind in kinds::ALL.iter().filter(|kind| kind.is_served(&Gates::default())) {
+        let seed = read_seed(kind);
+        let letter = char::from(seed.head[0]);
+        if let Some(KindSeed { kind: other, .. }) = seeds.insert(seed.head[0], seed) {
+            panic!("the seeds of {} and {} have the same letter, {letter}", other.unique_name(), kind.unique_name());
+        }
+    }
+    seeds
+});
+
+fn read_seed(kind: &'static ApiResource) -> KindSeed {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/body");
+    let path = folder.join(format!("accepted-{}", kind.unique_name()));
+    let seed = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let (head, body) = seed.split_first_chunk().expect("a seed of the target `body` has three bytes and the body");
+    KindSeed { kind, head: *head, body: body.to_vec() }
+}
 
 /// The kind of a letter. Any other byte selects some kind as well, so that every mutation is a usable input.
-pub(super) fn resource(server: &ApiServer, letter: u8) -> &Resource {
-    let known = LETTERS.iter().find(|(known, _)| *known == letter);
-    let (_, name) = known.unwrap_or(&LETTERS[usize::from(letter) % LETTERS.len()]);
-    let resource = server.resources().iter().find(|resource| resource.qualified() == *name);
-    resource.unwrap_or_else(|| panic!("{name} are no longer served: remove the letter from kinds.rs"))
+pub(super) fn kind(letter: u8) -> &'static ApiResource {
+    let seed = SEEDS.get(&letter).or_else(|| SEEDS.values().nth(usize::from(letter) % SEEDS.len()));
+    seed.expect("the registry has kinds").kind
 }
 
 /// The version of a digit, in the order in which the kind serves them.
-pub(super) fn version(resource: &Resource, digit: u8) -> &'static str {
-    let versions: Vec<&str> = resource.served_versions().collect();
+pub(super) fn version(kind: &ApiResource, digit: u8) -> &'static str {
+    let versions: Vec<&str> = kind.served_versions().collect();
     versions[usize::from(digit & 15) % versions.len()]
 }
 
 /// The path of the kind's collection; for namespaced kinds the one in `default`.
-pub(super) fn collection(resource: &Resource, version: &str) -> String {
-    let root = if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) };
-    let namespace = if resource.namespaced { "/namespaces/default" } else { "" };
-    format!("{root}/{version}{namespace}/{}", resource.plural)
+pub(super) fn collection(kind: &ApiResource, version: &str) -> String {
+    kind.versioned_path(version, "default")
 }
 
 /// The kind's object: the head that the target `body` reads, and the body.
-pub(super) fn object(resource: &Resource) -> ([u8; 3], &'static [u8]) {
-    let letter = LETTERS.iter().find(|(_, name)| resource.qualified() == *name).map(|(letter, _)| *letter);
-    let letter = letter.unwrap_or_else(|| panic!("{} need a letter in kinds.rs", resource.qualified()));
-    let object = OBJECTS.iter().find(|object| object.first() == Some(&letter));
-    let object = object.unwrap_or_else(|| panic!("{} need an object in kinds.rs", resource.qualified()));
-    let (head, body) = object.split_first_chunk().expect("a seed of the target `body`");
-    (*head, body)
+pub(super) fn object(kind: &ApiResource) -> ([u8; 3], &'static [u8]) {
+    let seed = SEEDS.values().find(|seed| seed.kind == kind).expect("every kind has a seed");
+    (seed.head, &seed.body)
 }
 
 /// A valid object of the kind, and the path of the collection in which it can be created.
 pub fn sample_object(resource: &Resource) -> (String, Value) {
-    let ([_, digit, _], body) = object(resource);
-    let object = serde_json::from_slice(body).expect("the objects of kinds.rs are JSON");
-    (collection(resource, version(resource, digit)), object)
+    let is_same = |kind: &&&ApiResource| (kind.group, kind.plural) == (resource.group, resource.plural);
+    let kind = kinds::ALL.iter().find(is_same).expect("the server serves the kinds of the registry");
+    let ([_, digit, _], body) = object(kind);
+    let object = serde_json::from_slice(body).expect("the seeds of kinds are JSON");
+    (collection(kind, version(kind, digit)), object)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{LETTERS, object};
+    use super::*;
     use crate::fuzz::checked_server::CheckedServer;
 
     #[test]
     fn every_kind_has_a_letter_and_an_object() {
         let server = CheckedServer::new(store::HistoryLimits::default());
-        let served: BTreeSet<String> = server.inner.resources().iter().map(|resource| resource.qualified()).collect();
-        assert_eq!(LETTERS.iter().map(|(_, name)| (*name).to_owned()).collect::<BTreeSet<_>>(), served);
-        assert_eq!(LETTERS.iter().map(|(letter, _)| *letter).collect::<BTreeSet<_>>().len(), LETTERS.len());
-        for resource in server.inner.resources() {
-            assert!(!object(resource).1.is_empty(), "{}", resource.qualified());
+        let served: BTreeSet<_> = server.inner.resources().iter().map(|one| (one.group, one.plural)).collect();
+        let seeds: BTreeSet<_> = SEEDS.values().map(|seed| (seed.kind.group, seed.kind.plural)).collect();
+        assert_eq!(seeds, served);
+        for (letter, seed) in &*SEEDS {
+            assert_eq!(kind(*letter), seed.kind);
+            assert!(letter.is_ascii_lowercase() && !object(seed.kind).1.is_empty(), "{}", seed.kind.unique_name());
         }
+    }
+
+    #[test]
+    fn letters_of_stored_inputs_keep_their_kinds() {
+        let letters: String = ["priorityclass", "event", "event.events.k8s.io", "job", "cronjob", "node", "pod"]
+            .map(|name| SEEDS.iter().find(|(_, seed)| seed.kind.unique_name() == name))
+            .into_iter()
+            .map(|found| found.map_or('?', |(letter, _)| char::from(*letter)))
+            .collect();
+        assert_eq!(letters, "cevjknp");
+        assert_eq!(kind(0).unique_name(), "priorityclass", "any byte selects a kind");
     }
 }

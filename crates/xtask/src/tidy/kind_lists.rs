@@ -17,8 +17,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "the rights of each control loop, which tests compare with its requests",
     ),
     ("crates/phalanx/src/explain.rs", "the few kinds that an explanation reads"),
-    ("crates/testkit/src/fuzz/kinds.rs", "letters of the stored fuzz inputs; a test compares them with the registry"),
-    ("crates/testkit/src/test_cluster/kube_control_plane.rs", "the kinds of which tests leave objects"),
 ];
 
 /// The plurals in the source of the registry: what follows the kind in each `ApiResource::new`.
