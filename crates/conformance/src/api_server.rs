@@ -30,7 +30,7 @@ use supervisor::kubernetes::{self, ControlPlaneConfig, KubeControlPlane};
 use self::cases::{ApiCase, UNCHANGED, cases, fields_count};
 use self::compare::compare;
 use self::expected_differences::ExpectedDifference;
-use self::kinds::{ComparedKind, KINDS, NAMESPACE};
+use self::kinds::{ComparedKind, NAMESPACE};
 use self::report::{ComparedCase, KindSummary};
 use self::requests::ServerResponse;
 use self::tables::TableComparison;
@@ -132,9 +132,10 @@ async fn compare_servers<'a>(
     prepare(&servers).await?;
     let is_asked =
         |kind: &ComparedKind| args.kind.is_empty() || args.kind.iter().any(|name| name.eq_ignore_ascii_case(kind.kind));
-    let kinds: Vec<&'static ComparedKind> = KINDS.iter().filter(|kind| is_asked(kind)).collect();
+    let all_kinds = kinds::read(root)?;
+    let weights: usize = all_kinds.iter().map(|kind| kind.weight).sum();
+    let kinds: Vec<ComparedKind> = all_kinds.into_iter().filter(is_asked).collect();
     ensure!(!kinds.is_empty(), "--kind {}: no such kind is asked about", args.kind.join(" --kind "));
-    let weights: usize = KINDS.iter().map(|kind| kind.weight).sum();
     let tables = tables::compare(root, &servers.theirs, &servers.ours, &kinds).await?;
     eprintln!("{} rows of tables, {} differ", tables.rows, tables.differences.len());
     let (mut rows, mut all) = (Vec::new(), Vec::new());
@@ -142,10 +143,10 @@ async fn compare_servers<'a>(
         let start = Instant::now();
         let count = (args.cases > 0).then(|| (args.cases * kind.weight).div_ceil(weights));
         let cases = cases(root, kind, args.seed, count)?;
-        if !serves(&servers.theirs, kind).await? {
+        if !serves(&servers.theirs, &kind).await? {
             bail!("the real server does not serve {}", kind.title());
         }
-        if !serves(&servers.ours, kind).await? {
+        if !serves(&servers.ours, &kind).await? {
             check_corpus(&servers.theirs, &cases).await?;
             rows.push(KindSummary::skipped(kind, cases.len(), "is not served by ours".to_owned()));
             continue;

@@ -56,7 +56,7 @@ impl UnknownFieldPolicy {
 /// One question to both servers.
 #[derive(Clone, Debug)]
 pub struct ApiCase {
-    pub kind: &'static ComparedKind,
+    pub kind: ComparedKind,
     /// The object's name; no other case has it.
     pub name: String,
     pub base: Arc<CorpusObject>,
@@ -74,14 +74,9 @@ pub const UNCHANGED: &str = "as it is";
 const TEMPLATE_SHARE: f64 = 0.3;
 
 /// The cases of a kind: `count` of them as `seed` chooses, or all where `count` is `None`.
-pub fn cases(
-    root: &Path,
-    kind: &'static ComparedKind,
-    seed: u64,
-    count: Option<usize>,
-) -> anyhow::Result<Vec<ApiCase>> {
+pub fn cases(root: &Path, kind: ComparedKind, seed: u64, count: Option<usize>) -> anyhow::Result<Vec<ApiCase>> {
     let shape = table().kind(kind.group, kind.version, kind.kind).context("the schema file has every kind")?;
-    let bases = corpus::read(root, kind)?;
+    let bases = corpus::read(root, &kind)?;
     let pool = corpus::collect_values(shape, &bases);
     let mut candidates = Vec::new();
     for base in bases.into_iter().map(Arc::new) {
@@ -103,7 +98,7 @@ pub fn cases(
 }
 
 fn cases_for_base(
-    kind: &'static ComparedKind,
+    kind: ComparedKind,
     shape: ValueType,
     base: &Arc<CorpusObject>,
     pool: &corpus::ValuePool,

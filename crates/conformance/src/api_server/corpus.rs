@@ -1,9 +1,10 @@
 //! Objects that a server accepts, from tests/kube/corpus: what the mutations start from.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use api::kinds::ApiResource;
 use api::schema::{ValueType, table};
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,11 +28,47 @@ impl CorpusObject {
     }
 }
 
+/// The file of a kind: its objects, and how their cases are compared.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CorpusFile {
+    /// Its share of the cases, relative to other kinds.
+    pub weight: usize,
+    /// How many of 100 cases must get the same verdict.
+    #[serde(default = "all_percent")]
+    pub min_same_verdict_percent: f64,
+    /// Whether one case can change the response to another, so that they are sent one after another.
+    #[serde(default)]
+    pub sequential: bool,
+    pub objects: Vec<CorpusObject>,
+}
+
+fn all_percent() -> f64 {
+    100.0
+}
+
+/// The folder of the files, below the root of the repository.
+pub const FOLDER: &str = "tests/kube/corpus";
+
+/// Where a kind has its file.
+fn file_of(root: &Path, resource: &ApiResource) -> PathBuf {
+    root.join(FOLDER).join(format!("{}.yaml", resource.unique_name()))
+}
+
+/// The file of a kind; `None` for a kind without one.
+pub fn open(root: &Path, resource: &ApiResource) -> anyhow::Result<Option<CorpusFile>> {
+    let path = file_of(root, resource);
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        result => result.with_context(|| path.display().to_string())?,
+    };
+    Ok(Some(serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?))
+}
+
 /// The objects of a kind, in the version asked for.
 pub fn read(root: &Path, kind: &ComparedKind) -> anyhow::Result<Vec<CorpusObject>> {
-    let path = root.join(format!("tests/kube/corpus/{}.yaml", kind.corpus));
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let mut bases: Vec<CorpusObject> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
+    let path = file_of(root, kind.resource);
+    let mut bases = open(root, kind.resource)?.with_context(|| path.display().to_string())?.objects;
     for base in &mut bases {
         ensure!(base.object["kind"] == kind.kind, "{}: {} is no {}", path.display(), base.object["kind"], kind.kind);
         base.object["apiVersion"] = kind.api_version().into();

@@ -1,29 +1,24 @@
-//! The kinds that are compared, from the registry.
+//! The kinds that are compared: those of the registry with a file in tests/kube/corpus.
 
 use std::ops::Deref;
+use std::path::Path;
 
+use anyhow::ensure;
 use api::kinds::{self, ApiResource};
 
+use super::corpus;
+
 /// A kind in one version.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ComparedKind {
     pub resource: &'static ApiResource,
     pub version: &'static str,
-    /// Its file below tests/kube/corpus.
-    pub corpus: &'static str,
     /// Its share of the cases, relative to the others.
     pub weight: usize,
     /// How many of 100 cases must get the same verdict.
     pub min_same_verdict_percent: f64,
     /// Whether one case can change the response to another, so that they are sent one after another.
     pub sequential: bool,
-}
-
-impl ComparedKind {
-    const fn new(resource: &'static ApiResource, corpus: &'static str, weight: usize) -> ComparedKind {
-        let version = resource.version();
-        ComparedKind { resource, version, corpus, weight, min_same_verdict_percent: 100.0, sequential: false }
-    }
 }
 
 impl Deref for ComparedKind {
@@ -34,22 +29,35 @@ impl Deref for ComparedKind {
     }
 }
 
-/// In the order in which they are sent and reported.
-pub const KINDS: &[ComparedKind] = &[
-    ComparedKind::new(kinds::WORKLOAD, "workload", 11),
-    ComparedKind { version: "v1alpha3", ..ComparedKind::new(kinds::WORKLOAD, "workload", 11) },
-    ComparedKind::new(kinds::POD_GROUP, "podgroup", 9),
-    ComparedKind { version: "v1alpha3", ..ComparedKind::new(kinds::POD_GROUP, "podgroup", 9) },
-    ComparedKind::new(kinds::COMPOSITE_POD_GROUP, "compositepodgroup", 8),
-    // There is one global default.
-    ComparedKind { sequential: true, ..ComparedKind::new(kinds::PRIORITY_CLASS, "priorityclass", 4) },
-    ComparedKind::new(kinds::LEASE, "lease", 3),
-    ComparedKind::new(kinds::JOB, "job", 22),
-    ComparedKind::new(kinds::CRON_JOB, "cronjob", 10),
-    ComparedKind::new(kinds::EVENT, "event", 4),
-    ComparedKind::new(kinds::EVENTS_GROUP_EVENT, "event-in-events-group", 4),
-    ComparedKind { min_same_verdict_percent: 98.0, ..ComparedKind::new(kinds::POD, "pod", 16) },
-];
+/// Every kind with a corpus, in each version that has the stored form, in the order of the registry. They are sent and
+/// reported in this order.
+pub fn read(root: &Path) -> anyhow::Result<Vec<ComparedKind>> {
+    let mut compared = Vec::new();
+    for resource in kinds::ALL {
+        let Some(file) = corpus::open(root, resource)? else { continue };
+        let versions = if resource.is_stored_elsewhere() { resource.converted_versions } else { resource.versions };
+        compared.extend(versions.iter().map(|version| ComparedKind {
+            resource,
+            version,
+            weight: file.weight,
+            min_same_verdict_percent: file.min_same_verdict_percent,
+            sequential: file.sequential,
+        }));
+    }
+    check_files(root)?;
+    Ok(compared)
+}
+
+/// Every file is that of a kind, or the rows of tables.
+fn check_files(root: &Path) -> anyhow::Result<()> {
+    for file in std::fs::read_dir(root.join(corpus::FOLDER))? {
+        let name = file?.file_name().to_string_lossy().into_owned();
+        let is_of_kind = |resource: &&ApiResource| name == format!("{}.yaml", resource.unique_name());
+        let is_known = name == "rows.yaml" || kinds::ALL.iter().any(is_of_kind);
+        ensure!(is_known, "{}/{name}: no kind of the registry has this name", corpus::FOLDER);
+    }
+    Ok(())
+}
 
 /// Where every case's objects live.
 pub const NAMESPACE: &str = "conformance";
@@ -62,8 +70,8 @@ impl ComparedKind {
 
     /// What people read: `PodGroup v1beta1`; with the group where the core group has the same kind.
     pub fn title(&self) -> String {
-        let has_namesake = |other: &ComparedKind| other.group.is_empty() && other.kind == self.kind;
-        let version = if KINDS.iter().any(has_namesake) { self.api_version() } else { self.version.to_owned() };
+        let is_core_kind = kinds::by_kind(self.kind).is_some_and(|resource| resource.group.is_empty());
+        let version = if is_core_kind { self.api_version() } else { self.version.to_owned() };
         format!("{} {version}", self.kind)
     }
 
@@ -76,5 +84,25 @@ impl ComparedKind {
     pub fn path(&self) -> String {
         let scope = if self.namespaced { format!("/namespaces/{NAMESPACE}") } else { String::new() };
         format!("{}{scope}/{}", self.root(), self.plural)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_with_a_corpus_are_compared_in_each_stored_version() {
+        let root = supervisor::repository_root().expect("the tests run in the repository");
+        let kinds = read(&root).expect("every file of the corpus can be read");
+        let titles: Vec<String> = kinds.iter().map(ComparedKind::title).collect();
+        for title in ["Pod v1", "Event v1", "Event events.k8s.io/v1", "Workload v1beta1", "Workload v1alpha3"] {
+            assert_eq!(titles.iter().filter(|known| *known == title).count(), 1, "{title}: {titles:?}");
+        }
+        assert!(!titles.iter().any(|title| title.contains("v1alpha2")), "converted versions are left out: {titles:?}");
+        for kind in &kinds {
+            let objects = corpus::read(&root, kind).expect("the objects have the fields of their kind");
+            assert!(kind.weight > 0 && !objects.is_empty(), "{}", kind.title());
+        }
     }
 }

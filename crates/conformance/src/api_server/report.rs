@@ -28,7 +28,7 @@ pub struct ComparedCase<'a> {
 
 /// One kind's line of the table.
 pub struct KindSummary {
-    kind: &'static ComparedKind,
+    kind: ComparedKind,
     cases: usize,
     fields: usize,
     expected: usize,
@@ -40,7 +40,7 @@ pub struct KindSummary {
 
 impl KindSummary {
     /// Counts the answers to a kind's cases.
-    pub fn summarize(kind: &'static ComparedKind, fields: usize, asked: &[ComparedCase<'_>]) -> KindSummary {
+    pub fn summarize(kind: ComparedKind, fields: usize, asked: &[ComparedCase<'_>]) -> KindSummary {
         let mut differing = BTreeMap::new();
         for asked in asked.iter().filter(|asked| asked.expected.is_none()) {
             if let Some(difference) = &asked.difference {
@@ -60,7 +60,7 @@ impl KindSummary {
     }
 
     /// A kind that was not asked about.
-    pub fn skipped(kind: &'static ComparedKind, cases: usize, why: String) -> KindSummary {
+    pub fn skipped(kind: ComparedKind, cases: usize, why: String) -> KindSummary {
         let differing = BTreeMap::new();
         KindSummary { kind, cases, fields: 0, expected: 0, accepted: 0, differing, skip_reason: Some(why) }
     }

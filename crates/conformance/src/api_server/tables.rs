@@ -55,7 +55,7 @@ pub async fn compare(
     root: &Path,
     theirs: &Client,
     ours: &Client,
-    kinds: &[&'static ComparedKind],
+    kinds: &[ComparedKind],
 ) -> anyhow::Result<TableComparison> {
     let path = root.join("tests/kube/corpus/rows.yaml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
