@@ -1,5 +1,5 @@
-//! Compares Phalanx with the real Kubernetes. `cargo xtask` passes its commands `conformance`, `kube`, `protobuf check` and
-//! `rbac` on to this program.
+//! Compares Phalanx with the real Kubernetes. `cargo xtask` passes its commands `conformance`, `kube`, `protobuf`, `rbac` and
+//! `schema` on to this program.
 
 mod api_server; // kube-apiserver and ours, the same requests; read this first
 mod builder; // what kube-controller-manager makes of Jobs, and what we do
@@ -10,6 +10,7 @@ mod protobuf; // objects in protobuf, as Go writes them and as we read them
 mod kube; // the real programs: built, and run as a throw-away control plane
 mod test_suites; // tests of testkit on the real control plane
 mod upstream; // Kubernetes' own integration suites on our components
+mod schema; // the schema file of the kinds, from the OpenAPI of Kubernetes
 mod rbac; // the ClusterRoles of the guide
 mod document; // docs/conformance.md: each requirement and the tests that show it
 
@@ -35,6 +36,8 @@ enum ConformanceCommand {
     Kube(kube::KubeTask),
     /// Writes the ClusterRoles of docs/guides/cluster.md from the control loops
     Rbac(rbac::Args),
+    /// Writes the compact schema file from the Go module k8s.io/kubernetes
+    Schema(schema::Args),
 }
 
 /// Options of `cargo xtask conformance`.
@@ -61,9 +64,11 @@ enum ConformanceSuite {
     Scheduler(scheduler_plugins::Args),
 }
 
-/// The part of `cargo xtask protobuf` that needs our decoder.
+/// `cargo xtask protobuf`.
 #[derive(Subcommand)]
 enum ProtobufTask {
+    /// Writes the file of messages and fields from the types of the Go module k8s.io/api
+    Table,
     /// Reads an object with every field, filled and zero, of each kind that the server takes, and compares it with its
     /// JSON
     Check,
@@ -72,9 +77,11 @@ enum ProtobufTask {
 fn main() -> std::process::ExitCode {
     supervisor::main(|| match ConformanceCli::parse().command {
         ConformanceCommand::Conformance(args) => run_conformance(&args),
+        ConformanceCommand::Protobuf(ProtobufTask::Table) => protobuf::table::write(),
         ConformanceCommand::Protobuf(ProtobufTask::Check) => protobuf::check(),
         ConformanceCommand::Kube(task) => kube::run(&task),
         ConformanceCommand::Rbac(args) => rbac::run(&args),
+        ConformanceCommand::Schema(args) => schema::run(&args),
     })
 }
 

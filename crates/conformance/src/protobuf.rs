@@ -1,6 +1,8 @@
 //! `cargo xtask protobuf check`: objects in protobuf, as Go and k8s.io/api have them, decoded by ours and compared with their
 //! JSON.
 
+pub mod table; // writes the file of messages and fields
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 

@@ -5,8 +5,6 @@
 
 mod check; // what a change needs before it is pushed
 mod picture; // the README's picture, made from what the program prints
-mod protobuf; // the protobuf file of the kinds
-mod schema; // the schema file of the kinds
 mod tidy; // project rules that no compiler checks
 mod tool; // the other programs
 
@@ -39,10 +37,11 @@ enum XtaskCommand {
     #[command(disable_help_flag = true)]
     Rbac(ToolArgs),
     /// Writes the compact schema file from the Go module k8s.io/kubernetes
-    Schema(schema::Args),
-    /// The protobuf form of the kinds that the server takes
-    #[command(subcommand)]
-    Protobuf(ProtobufTask),
+    #[command(disable_help_flag = true)]
+    Schema(ToolArgs),
+    /// The protobuf form of the kinds that the server takes: `table` writes its file, `check` compares it with Go
+    #[command(disable_help_flag = true)]
+    Protobuf(ToolArgs),
     /// The real Kubernetes programs, for the suites that run against the real thing
     #[command(disable_help_flag = true)]
     Kube(ToolArgs),
@@ -63,15 +62,6 @@ enum XtaskCommand {
     WatchCheck(ToolArgs),
 }
 
-#[derive(Subcommand)]
-enum ProtobufTask {
-    /// Writes the file of messages and fields from the types of the Go module k8s.io/api
-    Table,
-    /// Reads an object with every field, filled and zero, of each kind that the server takes, and compares it with its
-    /// JSON
-    Check,
-}
-
 fn main() -> std::process::ExitCode {
     match run(XtaskCli::parse().command) {
         Ok(()) => std::process::ExitCode::SUCCESS,
@@ -87,13 +77,12 @@ fn run(task: XtaskCommand) -> anyhow::Result<()> {
         XtaskCommand::Check(args) => check::run(&args),
         XtaskCommand::Tidy => tidy::run(),
         XtaskCommand::Picture(args) => picture::run(&args),
-        XtaskCommand::Schema(args) => schema::run(&args),
-        XtaskCommand::Protobuf(ProtobufTask::Table) => protobuf::write_table(),
         XtaskCommand::Bench(_) => BENCH.replace_process(),
         XtaskCommand::Conformance(_)
         | XtaskCommand::Kube(_)
-        | XtaskCommand::Protobuf(ProtobufTask::Check)
-        | XtaskCommand::Rbac(_) => CONFORMANCE.replace_process(),
+        | XtaskCommand::Protobuf(_)
+        | XtaskCommand::Rbac(_)
+        | XtaskCommand::Schema(_) => CONFORMANCE.replace_process(),
         XtaskCommand::Tour(_)
         | XtaskCommand::Fuzz(_)
         | XtaskCommand::Kill(_)

@@ -25,7 +25,7 @@ struct MessageTable {
 fn read_go_types() -> anyhow::Result<MessageTable> {
     let output = Command::new("go")
         .args(["run", "-mod=readonly", "./wire"])
-        .current_dir(crate::repository_root()?.join("tests/kube"))
+        .current_dir(supervisor::repository_root()?.join("tests/kube"))
         .output()
         .context("running `go`: install Go, which is needed only to regenerate the file")?;
     ensure!(output.status.success(), "`go run ./wire`: {}", String::from_utf8_lossy(&output.stderr));
@@ -33,7 +33,7 @@ fn read_go_types() -> anyhow::Result<MessageTable> {
 }
 
 /// Writes the file.
-pub fn write_table() -> anyhow::Result<()> {
+pub fn write() -> anyhow::Result<()> {
     let found = read_go_types()?;
     let text = render(&found);
     std::fs::write(file(), &text).with_context(|| format!("writing {}", file().display()))?;
