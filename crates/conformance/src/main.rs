@@ -10,7 +10,7 @@ mod protobuf; // objects in protobuf, as Go writes them and as we read them
 mod kube; // the real programs: built, and run as a throw-away control plane
 mod test_suites; // tests of testkit on the real control plane
 mod upstream; // Kubernetes' own integration suites on our components
-mod schema; // the schema file of the kinds, from the OpenAPI of Kubernetes
+mod schema; // the schema files of the kinds, from the OpenAPI documents and Go types of Kubernetes
 mod rbac; // the ClusterRoles of the guide
 mod document; // docs/conformance.md: each requirement and the tests that show it
 
@@ -36,8 +36,8 @@ enum ConformanceCommand {
     Kube(kube::KubeTask),
     /// Writes the ClusterRoles of docs/guides/cluster.md from the control loops
     Rbac(rbac::Args),
-    /// Writes the compact schema file from the Go module k8s.io/kubernetes
-    Schema(schema::Args),
+    /// Writes the schema files of the registry's kinds from the Go modules of Kubernetes
+    Schema,
 }
 
 /// Options of `cargo xtask conformance`.
@@ -81,7 +81,7 @@ fn main() -> std::process::ExitCode {
         ConformanceCommand::Protobuf(ProtobufTask::Check) => protobuf::check(),
         ConformanceCommand::Kube(task) => kube::run(&task),
         ConformanceCommand::Rbac(args) => rbac::run(&args),
-        ConformanceCommand::Schema(args) => schema::run(&args),
+        ConformanceCommand::Schema => schema::run(),
     })
 }
 

@@ -4,13 +4,13 @@
 pub mod table; // writes the file of messages and fields
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 use api::protobuf::Envelope;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::schema::go_types;
 use crate::upstream::module_folder;
 
 /// The file of kinds and messages.
@@ -20,17 +20,6 @@ const FILE: &str = "crates/api/src/schema/protobuf-1.37.1.json";
 #[derive(Deserialize)]
 struct KindTable {
     kinds: BTreeMap<String, String>,
-}
-
-/// Runs the Go program in tests/kube/wire, which prints objects with every field present and zero.
-fn zero_objects() -> anyhow::Result<BTreeMap<String, ZeroObject>> {
-    let output = Command::new("go")
-        .args(["run", "-mod=readonly", "./wire", "zeros"])
-        .current_dir(supervisor::repository_root()?.join("tests/kube"))
-        .output()
-        .context("running `go`: install Go, which is needed only for this check")?;
-    ensure!(output.status.success(), "`go run ./wire zeros`: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).context("reading the output of `go run ./wire zeros`")
 }
 
 /// An object with every field there and zero, in both forms.
@@ -45,7 +34,7 @@ struct ZeroObject {
 pub fn check() -> anyhow::Result<()> {
     let root = supervisor::repository_root()?;
     let known: KindTable = serde_json::from_slice(&std::fs::read(root.join(FILE))?)?;
-    let zeros = zero_objects()?;
+    let zeros: BTreeMap<String, ZeroObject> = go_types::run("zeros")?;
     let folder = module_folder(&root.join("tests/kube"), "k8s.io/api")?.join("testdata/HEAD");
     let mut wrong = 0;
     for kind in known.kinds.keys() {

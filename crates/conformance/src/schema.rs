@@ -1,35 +1,21 @@
-//! Writes the compact schema file of `api` from the Go module k8s.io/kubernetes.
+//! Writes the compact schema file of `api` from the OpenAPI documents of Kubernetes, and the file of empty values.
 //!
 //! Structure only: names, types, what is required, and how lists and maps merge. No description is taken.
 
+mod empty_values; // how empty fields are encoded
+pub mod go_types; // what Go knows about the types
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
+use self::go_types::{REQUEST_BODIES, described_kinds};
+use crate::upstream::module_folder;
+
 /// The version of Kubernetes whose structure is taken.
 pub const VERSION: &str = "1.37.1";
-
-/// Group, version and kinds that the server takes; what they refer to comes along.
-const KINDS: [(&str, &str, &str, &[&str]); 9] = [
-    ("api__v1", "", "v1", &["Namespace", "Node", "Pod", "Event", "Binding", "DeleteOptions"]),
-    ("apis__events.k8s.io__v1", "events.k8s.io", "v1", &["Event"]),
-    ("apis__batch__v1", "batch", "v1", &["Job", "CronJob"]),
-    // The one kind that stands in another group's document.
-    ("api__v1", "policy", "v1", &["Eviction"]),
-    ("apis__policy__v1", "policy", "v1", &["PodDisruptionBudget"]),
-    ("apis__coordination.k8s.io__v1", "coordination.k8s.io", "v1", &["Lease"]),
-    ("apis__scheduling.k8s.io__v1", "scheduling.k8s.io", "v1", &["PriorityClass"]),
-    (
-        "apis__scheduling.k8s.io__v1alpha3",
-        "scheduling.k8s.io",
-        "v1alpha3",
-        &["Workload", "PodGroup", "CompositePodGroup"],
-    ),
-    ("apis__scheduling.k8s.io__v1beta1", "scheduling.k8s.io", "v1beta1", &["Workload", "PodGroup"]),
-];
 
 /// How the marks of a field are called upstream and in the file.
 const MARKS: [(&str, &str); 6] = [
@@ -41,66 +27,54 @@ const MARKS: [(&str, &str); 6] = [
     ("default", "default"),
 ];
 
-/// Options of `cargo xtask schema`.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Where the file goes
-    #[arg(long)]
-    output: Option<PathBuf>,
-}
-
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let folder = module_folder(&format!("k8s.io/kubernetes@v{VERSION}"))?.join("api/openapi-spec/v3");
+/// Writes both files.
+pub fn run() -> anyhow::Result<()> {
+    let root = supervisor::repository_root()?;
+    let folder = module_folder(&root.join("tests/kube"), "k8s.io/kubernetes")?.join("api/openapi-spec/v3");
     let (schemas, kinds) = read(&folder)?;
     let types = reachable(&schemas, kinds.values())?;
-    let output = args.output.clone().unwrap_or_else(|| {
-        let name = format!("../api/src/schema/kubernetes-{VERSION}.json");
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-    });
-    let text = render(&kinds, &types);
-    std::fs::write(&output, &text).with_context(|| format!("writing {}", output.display()))?;
-    println!("{} kinds, {} types, {} bytes: {}", kinds.len(), types.len(), text.len(), output.display());
+    write(&root, "kubernetes", &render(&kinds, &types))?;
+    // A binding is never written in a response: its empty fields stay as sent.
+    let in_responses = kinds.iter().filter(|(kind, _)| *kind != "/v1/Binding").map(|(_, name)| name);
+    let in_responses = reachable(&schemas, in_responses)?;
+    let in_responses = in_responses.iter().map(|(name, schema)| (short(name), schema)).collect();
+    write(&root, "form", &empty_values::render(&in_responses, &go_types::read()?))?;
+    println!("{} kinds, {} types", kinds.len(), types.len());
     Ok(())
 }
 
-/// Where Go keeps a module (`path@version`); downloads it on the first run.
-pub fn module_folder(module: &str) -> anyhow::Result<PathBuf> {
-    // Outside any Go module of the caller's, whose settings would otherwise count.
-    let output = Command::new("go")
-        .args(["mod", "download", "-json", module])
-        .current_dir(std::env::temp_dir())
-        .output()
-        .context("running `go`: install Go, which is needed only to make or check what is taken from its modules")?;
-    let answer: Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("`go mod download {module}` said: {}", String::from_utf8_lossy(&output.stderr)))?;
-    match answer["Dir"].as_str() {
-        Some(folder) => Ok(PathBuf::from(folder)),
-        None => bail!("`go mod download {module}`: {}", answer["Error"].as_str().unwrap_or("no folder in its answer")),
-    }
+/// Writes a file of `api`.
+pub fn write(root: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = root.join(format!("crates/api/src/schema/{name}-{VERSION}.json"));
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
 }
 
 type Schemas = BTreeMap<String, Value>;
 
-/// Every schema of the files we need, and the type of each kind by `group/version/Kind`.
+/// The OpenAPI document with a kind: that of its group, or that of the group in which only requests have it.
+fn document_name(group: &str, version: &str, kind: &str) -> String {
+    let is_of_core = group.is_empty() || REQUEST_BODIES.contains(&(group, version, kind));
+    if is_of_core { format!("api__{version}") } else { format!("apis__{group}__{version}") }
+}
+
+/// Every schema of the documents that have the kinds, and the type of each kind by `group/version/Kind`.
 fn read(folder: &Path) -> anyhow::Result<(Schemas, BTreeMap<String, String>)> {
     let mut schemas = Schemas::new();
     let mut kinds = BTreeMap::new();
-    for (file, group, version, names) in KINDS {
-        let path = folder.join(format!("{file}_openapi.json"));
+    for (group, version, kind) in described_kinds() {
+        let path = folder.join(format!("{}_openapi.json", document_name(group, version, kind)));
         let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         let document: Value = serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))?;
         let found = document["components"]["schemas"].as_object().context("no components.schemas")?;
-        for kind in names {
-            let wanted = json!({"group": group, "version": version, "kind": kind});
-            let is_wanted = |schema: &Value| {
-                schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|kinds| kinds.contains(&wanted))
-            };
-            let (name, _) = found
-                .iter()
-                .find(|(_, schema)| is_wanted(schema))
-                .with_context(|| format!("no {kind} of {group}/{version} in {}", path.display()))?;
-            kinds.insert(format!("{group}/{version}/{kind}"), name.clone());
-        }
+        let wanted = json!({"group": group, "version": version, "kind": kind});
+        let is_wanted = |schema: &Value| {
+            schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|kinds| kinds.contains(&wanted))
+        };
+        let (name, _) = found
+            .iter()
+            .find(|(_, schema)| is_wanted(schema))
+            .with_context(|| format!("no {kind} of {group}/{version} in {}", path.display()))?;
+        kinds.insert(format!("{group}/{version}/{kind}"), name.clone());
         schemas.extend(found.iter().map(|(name, schema)| (name.clone(), schema.clone())));
     }
     Ok((schemas, kinds))

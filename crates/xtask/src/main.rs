@@ -36,7 +36,7 @@ enum XtaskCommand {
     /// Writes the ClusterRoles of docs/guides/cluster.md from the control loops
     #[command(disable_help_flag = true)]
     Rbac(ToolArgs),
-    /// Writes the compact schema file from the Go module k8s.io/kubernetes
+    /// Writes the schema files of the registry's kinds from the Go modules of Kubernetes
     #[command(disable_help_flag = true)]
     Schema(ToolArgs),
     /// The protobuf form of the kinds that the server takes: `table` writes its file, `check` compares it with Go

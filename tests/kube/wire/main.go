@@ -1,12 +1,16 @@
-// Says how the kinds that Phalanx takes look in protobuf, as Go sees them at run time.
+// Prints how kinds look in protobuf and in JSON, as Go sees their types at run time.
 //
-// Without arguments it prints the kinds and the messages that they reach; `cargo xtask protobuf table` keeps that in the
+// The first argument is a task, the others are kinds, "GROUP/VERSION/KIND". With "types" it prints the kinds, the messages
+// that they reach, and how JSON has each empty field; `cargo xtask schema` and `cargo xtask protobuf table` keep that in the
 // repository. With "zeros" it prints an object of each kind with every field there and zero, in both forms;
 // `cargo xtask protobuf check` compares them.
 //
 // A field is "NUMBER NAME TYPE". The name is that of JSON, or "." when JSON has the message's fields in its place. A type
 // is a word (string, int32, quantity, …) or "#message", with "[]" before it for a list, "{}" for a map by text, and "?"
 // behind it when Go sends the zero value in protobuf where it leaves it out of JSON.
+//
+// An empty field is written as its zero value ("write"), as null ("null"), left out ("omit"), or is as it was sent
+// ("keep"). " micro" marks a time in microseconds.
 package main
 
 import (
@@ -16,44 +20,13 @@ import (
 	"reflect"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
 )
-
-var kinds = map[string]any{
-	"/v1/Binding":       corev1.Binding{},
-	"/v1/DeleteOptions": metav1.DeleteOptions{},
-	"/v1/Event":         corev1.Event{},
-	"/v1/Namespace":     corev1.Namespace{},
-	"/v1/Node":          corev1.Node{},
-	"/v1/Pod":           corev1.Pod{},
-	"batch/v1/CronJob":  batchv1.CronJob{},
-	"batch/v1/Job":      batchv1.Job{},
-
-	"coordination.k8s.io/v1/Lease": coordinationv1.Lease{},
-
-	"events.k8s.io/v1/Event": eventsv1.Event{},
-
-	"policy/v1/Eviction":            policyv1.Eviction{},
-	"policy/v1/PodDisruptionBudget": policyv1.PodDisruptionBudget{},
-
-	"scheduling.k8s.io/v1/PriorityClass":           schedulingv1.PriorityClass{},
-	"scheduling.k8s.io/v1alpha3/CompositePodGroup": schedulingv1alpha3.CompositePodGroup{},
-	"scheduling.k8s.io/v1alpha3/PodGroup":          schedulingv1alpha3.PodGroup{},
-	"scheduling.k8s.io/v1alpha3/Workload":          schedulingv1alpha3.Workload{},
-	"scheduling.k8s.io/v1beta1/PodGroup":           schedulingv1beta1.PodGroup{},
-	"scheduling.k8s.io/v1beta1/Workload":           schedulingv1beta1.Workload{},
-}
 
 // Messages whose JSON is a single value.
 var words = map[reflect.Type]string{
@@ -66,21 +39,29 @@ var words = map[reflect.Type]string{
 }
 
 var messages = map[string][]string{}
+var empties = map[string]map[string]string{}
 
 func main() {
-	answer := map[string]any{}
-	if len(os.Args) > 1 && os.Args[1] == "zeros" {
-		for kind, value := range kinds {
-			answer[kind] = zeros(reflect.TypeOf(value))
+	answer, roots := map[string]any{}, map[string]string{}
+	for _, kind := range os.Args[2:] {
+		of := goType(kind)
+		if os.Args[1] == "zeros" {
+			answer[kind] = zeros(of)
+		} else {
+			roots[kind] = message(of)
 		}
-	} else {
-		roots := map[string]string{}
-		for kind, value := range kinds {
-			roots[kind] = message(reflect.TypeOf(value))
-		}
-		answer["kinds"], answer["messages"] = roots, messages
+	}
+	if os.Args[1] == "types" {
+		answer["kinds"], answer["messages"], answer["empties"] = roots, messages, empties
 	}
 	must(0, json.NewEncoder(os.Stdout).Encode(answer))
+}
+
+// The Go type of "GROUP/VERSION/KIND".
+func goType(kind string) reflect.Type {
+	parts := strings.Split(kind, "/")
+	object := must(scheme.Scheme.New(schema.GroupVersionKind{Group: parts[0], Version: parts[1], Kind: parts[2]}))
+	return reflect.TypeOf(object).Elem()
 }
 
 func must[T any](value T, err error) T {
@@ -99,6 +80,8 @@ func message(of reflect.Type) string {
 	}
 	messages[name] = []string{}
 	fields := []string{}
+	empties[name] = map[string]string{}
+	addEmpties(of, empties[name])
 	for i := range of.NumField() {
 		field := of.Field(i)
 		tag := strings.Split(field.Tag.Get("protobuf"), ",")
@@ -167,6 +150,49 @@ func zero(field reflect.StructField) string {
 		return "?"
 	}
 	return ""
+}
+
+// How JSON has each field of a type when it is empty. The fields of an embedded type are among those of the outer one.
+func addEmpties(of reflect.Type, fields map[string]string) {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		if name := jsonName(field); name != "." {
+			fields[name] = empty(field)
+		} else if field.Name == "TypeMeta" {
+			fields["apiVersion"], fields["kind"] = "keep", "keep"
+		} else {
+			addEmpties(indirect(field.Type), fields)
+		}
+	}
+}
+
+func indirect(of reflect.Type) reflect.Type {
+	if of.Kind() == reflect.Pointer {
+		return of.Elem()
+	}
+	return of
+}
+
+func empty(field reflect.StructField) string {
+	_, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+	omitted := strings.Contains(options, "omitzero")
+	if field.Type.Kind() != reflect.Struct {
+		omitted = omitted || strings.Contains(options, "omitempty")
+	}
+	micro := ""
+	if indirect(field.Type) == reflect.TypeFor[metav1.MicroTime]() {
+		micro = " micro"
+	}
+	isTime := words[field.Type] == "time" || words[field.Type] == "micro-time"
+	switch kind := field.Type.Kind(); {
+	case kind == reflect.Pointer && omitted:
+		return "keep" + micro
+	case omitted:
+		return "omit" + micro
+	case kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Map || isTime:
+		return "null" + micro
+	}
+	return "write" + micro
 }
 
 // An object whose every pointer, list and map is there, and everything in them zero: as JSON, and as protobuf in hex.

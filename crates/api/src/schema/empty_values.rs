@@ -1,8 +1,7 @@
 //! How an empty field is encoded: omitted, as `null`, or as its empty value.
 //!
-//! The schema of Kubernetes does not define it, so it was learned from responses of its API server: to a document
-//! without the field, and to one with its empty value. The file has the exceptions from
-//! [`EmptyValueEncoding::default_for`].
+//! The schema of Kubernetes does not define it; its Go types do. `cargo xtask schema` generates the file, which has the
+//! exceptions from [`EmptyValueEncoding::default_for`].
 
 use std::collections::BTreeMap;
 
