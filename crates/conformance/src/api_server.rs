@@ -61,8 +61,9 @@ pub struct Args {
 /// How many cases are asked unless told otherwise.
 pub const CASES: usize = 6000;
 
-/// Admission of the real server that we do not have and do not want here: service accounts.
-const WITHOUT_ADMISSION: [&str; 1] = ["ServiceAccount"];
+/// Admission of the real server that we do not have: service accounts, the finalizer that the volume controllers remove,
+/// and the check of StorageClasses when a claim grows.
+const WITHOUT_ADMISSION: [&str; 3] = ["ServiceAccount", "StorageObjectInUseProtection", "PersistentVolumeClaimResize"];
 
 /// Asks, tells, and fails where the servers differ in more than is allowed.
 pub fn run(args: &Args) -> anyhow::Result<()> {

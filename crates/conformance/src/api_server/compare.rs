@@ -139,9 +139,12 @@ fn strip_go_dumps(theirs: &mut [ResponseCause], ours: &mut [ResponseCause]) {
     }
 }
 
-/// The message without what was changed, behind which Kubernetes prints the difference of two Go values.
+/// The first line of the message that a spec may not change. Kubernetes prints the difference of two Go values below it.
 fn strip_diff(message: &str) -> &str {
-    let is_followed_by_diff = message.starts_with("Forbidden: pod updates may not change fields other than ");
+    let is_followed_by_diff =
+        ["Forbidden: pod updates may not change ", "Forbidden: spec is immutable after creation "]
+            .iter()
+            .any(|words| message.starts_with(words));
     message.split_once('\n').filter(|_| is_followed_by_diff).map_or(message, |(words, _)| words)
 }
 
