@@ -5,7 +5,7 @@
 //! written by hand.
 
 mod checked_server; // a server whose every response is checked
-mod kinds; // a letter and an object for every kind, from the seeds
+mod kinds; // an object for every kind, and letters that select one
 pub mod body; // a new object
 pub mod patch; // a patch of a stored object
 pub mod selector; // label and field selectors

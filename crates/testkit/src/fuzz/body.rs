@@ -4,6 +4,7 @@
 //! accepted object must read back as it was returned, and writing it back must change nothing: defaults are a fixed
 //! point, in JSON and in YAML.
 
+use api::kinds::ApiResource;
 use bytes::Bytes;
 use store::HistoryLimits;
 
@@ -33,10 +34,10 @@ impl CreateOptions {
 
 /// Checks one input.
 pub fn check(input: &[u8]) -> FuzzOutcome {
-    let Some((head, body)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
+    let Some((&[letter, version, options], body)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
     crate::on_paused_clock(async {
         let server = CheckedServer::new(HistoryLimits::default());
-        match create(&server, *head, Bytes::copy_from_slice(body)).await {
+        match create(&server, kinds::kind(letter), [version, options], Bytes::copy_from_slice(body)).await {
             Some((path, created)) => {
                 check_accepted(&server, &path, &created).await;
                 FuzzOutcome::Accepted
@@ -49,11 +50,11 @@ pub fn check(input: &[u8]) -> FuzzOutcome {
 /// Posts a body. If it is accepted, returns the object's path and the response.
 pub(super) async fn create(
     server: &CheckedServer,
-    [letter, version, options]: [u8; 3],
+    kind: &ApiResource,
+    [version, options]: [u8; 2],
     body: Bytes,
 ) -> Option<(String, CheckedResponse)> {
     let options = CreateOptions::from_bits(options);
-    let kind = kinds::kind(letter);
     let collection = kinds::collection(kind, kinds::version(kind, version));
     let query = format!("fieldValidation={}", options.field_validation);
     let created = server.request("POST", &format!("{collection}?{query}"), options.media_type, body).await;

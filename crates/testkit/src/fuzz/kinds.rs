@@ -1,10 +1,9 @@
-//! A letter for every kind, so that an input can name one in its first byte, and an object of every kind.
+//! An object of every kind, and letters with which an input names a kind in its first byte.
 //!
-//! Both come from the seeds of the target `body`: the object of a kind is the seed `accepted-NAME`, and the first byte of
-//! that seed is the letter. A new kind needs a seed with a letter of its own, and nothing here.
+//! The object of a kind is the seed `accepted-NAME` of the target `body`, whose first byte is the kind's letter. A kind
+//! without a seed has the first object of its file in tests/kube/corpus and no letter. A new kind needs nothing here.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use api::gates::Gates;
@@ -12,39 +11,53 @@ use api::kinds::{self, ApiResource};
 use apiserver::Resource;
 use serde_json::Value;
 
-/// The seed of a kind.
-struct KindSeed {
+/// An object of a kind.
+struct KindSample {
     kind: &'static ApiResource,
-    /// Letter, version and options, as the target `body` reads them.
-    head: [u8; 3],
+    /// Selects the kind.
+    letter: Option<u8>,
+    /// Version and options, as the target `body` reads them.
+    digits: [u8; 2],
     body: Vec<u8>,
 }
 
-/// The seeds of all kinds, by letter.
-static SEEDS: LazyLock<BTreeMap<u8, KindSeed>> = LazyLock::new(|| {
-    let mut seeds = BTreeMap::new();
-    for kind in kinds::ALL.iter().filter(|kind| kind.is_served(&Gates::default())) {
-        let seed = read_seed(kind);
-        let letter = char::from(seed.head[0]);
-        if let Some(KindSeed { kind: other, .. }) = seeds.insert(seed.head[0], seed) {
-            panic!("the seeds of {} and {} have the same letter, {letter}", other.unique_name(), kind.unique_name());
-        }
-    }
-    seeds
+/// The samples of all kinds: by letter, then those without one in the order of the registry.
+static SAMPLES: LazyLock<Vec<KindSample>> = LazyLock::new(|| {
+    let served = kinds::ALL.iter().filter(|kind| kind.is_served(&Gates::default()));
+    let mut samples: Vec<KindSample> =
+        served.map(|kind| read_seed(kind).unwrap_or_else(|| read_corpus(kind))).collect();
+    samples.sort_by_key(|sample| (sample.letter.is_none(), sample.letter));
+    samples
 });
 
-fn read_seed(kind: &'static ApiResource) -> KindSeed {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/body");
-    let path = folder.join(format!("accepted-{}", kind.unique_name()));
-    let seed = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let (head, body) = seed.split_first_chunk().expect("a seed of the target `body` has three bytes and the body");
-    KindSeed { kind, head: *head, body: body.to_vec() }
+/// The seed of a kind, if it has one.
+fn read_seed(kind: &'static ApiResource) -> Option<KindSample> {
+    let path = repository_path(&format!("fuzz/seeds/body/accepted-{}", kind.unique_name()));
+    let seed = std::fs::read(path).ok()?;
+    let (&[letter, version, options], body) =
+        seed.split_first_chunk().expect("a seed of the target `body` has three bytes and the body");
+    Some(KindSample { kind, letter: Some(letter), digits: [version, options], body: body.to_vec() })
+}
+
+/// The first object of a kind's corpus.
+fn read_corpus(kind: &'static ApiResource) -> KindSample {
+    let path = repository_path(&format!("tests/kube/corpus/{}.yaml", kind.unique_name()));
+    let file = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; a kind needs this file or a seed", path.display()));
+    let file: Value = serde_saphyr::from_str(&file).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let body = file["objects"][0]["object"].to_string().into_bytes();
+    // The first version, JSON, strict field validation.
+    KindSample { kind, letter: None, digits: *b"04", body }
+}
+
+fn repository_path(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
 /// The kind of a letter. Any other byte selects some kind as well, so that every mutation is a usable input.
 pub(super) fn kind(letter: u8) -> &'static ApiResource {
-    let seed = SEEDS.get(&letter).or_else(|| SEEDS.values().nth(usize::from(letter) % SEEDS.len()));
-    seed.expect("the registry has kinds").kind
+    let named = SAMPLES.iter().find(|sample| sample.letter == Some(letter));
+    named.unwrap_or_else(|| &SAMPLES[usize::from(letter) % SAMPLES.len()]).kind
 }
 
 /// The version of a digit, in the order in which the kind serves them.
@@ -58,18 +71,18 @@ pub(super) fn collection(kind: &ApiResource, version: &str) -> String {
     kind.versioned_path(version, "default")
 }
 
-/// The kind's object: the head that the target `body` reads, and the body.
-pub(super) fn object(kind: &ApiResource) -> ([u8; 3], &'static [u8]) {
-    let seed = SEEDS.values().find(|seed| seed.kind == kind).expect("every kind has a seed");
-    (seed.head, &seed.body)
+/// The kind's object: the digits that the target `body` reads, and the body.
+pub(super) fn object(kind: &ApiResource) -> ([u8; 2], &'static [u8]) {
+    let sample = SAMPLES.iter().find(|sample| sample.kind == kind).expect("every kind has an object");
+    (sample.digits, &sample.body)
 }
 
 /// A valid object of the kind, and the path of the collection in which it can be created.
 pub fn sample_object(resource: &Resource) -> (String, Value) {
     let is_same = |kind: &&&ApiResource| (kind.group, kind.plural) == (resource.group, resource.plural);
     let kind = kinds::ALL.iter().find(is_same).expect("the server serves the kinds of the registry");
-    let ([_, digit, _], body) = object(kind);
-    let object = serde_json::from_slice(body).expect("the seeds of kinds are JSON");
+    let ([digit, _], body) = object(kind);
+    let object = serde_json::from_slice(body).expect("the objects of kinds are JSON");
     (collection(kind, version(kind, digit)), object)
 }
 
@@ -77,29 +90,49 @@ pub fn sample_object(resource: &Resource) -> (String, Value) {
 mod tests {
     use std::collections::BTreeSet;
 
+    use bytes::Bytes;
+
     use super::*;
+    use crate::fuzz::body;
     use crate::fuzz::checked_server::CheckedServer;
 
+    /// Whether a new server accepts the object.
+    fn is_accepted(sample: &KindSample) -> bool {
+        crate::on_paused_clock(async {
+            let server = CheckedServer::new(store::HistoryLimits::default());
+            let body = Bytes::copy_from_slice(&sample.body);
+            body::create(&server, sample.kind, sample.digits, body).await.is_some()
+        })
+    }
+
     #[test]
-    fn every_kind_has_a_letter_and_an_object() {
+    fn every_kind_has_an_object_that_is_accepted() {
         let server = CheckedServer::new(store::HistoryLimits::default());
         let served: BTreeSet<_> = server.inner.resources().iter().map(|one| (one.group, one.plural)).collect();
-        let seeds: BTreeSet<_> = SEEDS.values().map(|seed| (seed.kind.group, seed.kind.plural)).collect();
-        assert_eq!(seeds, served);
-        for (letter, seed) in &*SEEDS {
-            assert_eq!(kind(*letter), seed.kind);
-            assert!(letter.is_ascii_lowercase() && !object(seed.kind).1.is_empty(), "{}", seed.kind.unique_name());
+        let samples: BTreeSet<_> = SAMPLES.iter().map(|one| (one.kind.group, one.kind.plural)).collect();
+        assert_eq!(samples, served);
+        for sample in &*SAMPLES {
+            assert!(is_accepted(sample), "{}", sample.kind.unique_name());
         }
     }
 
     #[test]
-    fn letters_of_stored_inputs_keep_their_kinds() {
-        let letters: String = ["priorityclass", "event", "event.events.k8s.io", "job", "cronjob", "node", "pod"]
-            .map(|name| SEEDS.iter().find(|(_, seed)| seed.kind.unique_name() == name))
-            .into_iter()
-            .map(|found| found.map_or('?', |(letter, _)| char::from(*letter)))
-            .collect();
-        assert_eq!(letters, "cevjknp");
-        assert_eq!(kind(0).unique_name(), "priorityclass", "any byte selects a kind");
+    fn a_letter_selects_one_kind_and_any_other_byte_some_kind() {
+        let letters: Vec<u8> = SAMPLES.iter().filter_map(|sample| sample.letter).collect();
+        assert_eq!(letters.iter().collect::<BTreeSet<_>>().len(), letters.len(), "two seeds have the same letter");
+        // The letters of stored inputs.
+        for (letter, name) in [(b'c', "priorityclass"), (b'v', "event.events.k8s.io"), (b'j', "job"), (b'p', "pod")] {
+            assert_eq!(kind(letter).unique_name(), name);
+        }
+        let selected: BTreeSet<String> = (0..=255).map(|byte| kind(byte).unique_name()).collect();
+        assert_eq!(selected.len(), SAMPLES.len());
+    }
+
+    #[test]
+    fn a_kind_without_a_seed_has_the_first_object_of_its_corpus() {
+        for kind in [kinds::LEASE, kinds::WORKLOAD, kinds::EVENTS_GROUP_EVENT] {
+            let sample = read_corpus(kind);
+            assert!(sample.letter.is_none() && is_accepted(&sample), "{}", kind.unique_name());
+        }
     }
 }

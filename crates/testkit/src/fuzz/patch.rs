@@ -60,9 +60,9 @@ pub fn check(input: &[u8]) -> FuzzOutcome {
 /// Creates the kind's object in its first version. Returns its path and content in the requested version.
 async fn create_object(server: &CheckedServer, letter: u8, version: u8) -> (String, CheckedResponse) {
     let kind = kinds::kind(letter);
-    let (head, body) = kinds::object(kind);
-    let created = body::create(server, head, Bytes::from_static(body)).await;
-    let (_, created) = created.expect("the seeds `accepted-…` of the target `body` are accepted");
+    let (digits, body) = kinds::object(kind);
+    let created = body::create(server, kind, digits, Bytes::from_static(body)).await;
+    let (_, created) = created.expect("the object of a kind is accepted");
     let collection = kinds::collection(kind, kinds::version(kind, version));
     let path = format!("{collection}/{}", created.text("/metadata/name"));
     let shown = server.get(&path).await.expect_success("an object is served in each version");
