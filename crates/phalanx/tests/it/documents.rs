@@ -67,11 +67,11 @@ fn every_command_and_every_feature_is_documented_and_the_change_log_is_kept() {
         assert!(guides.contains(gate.name()), "no guide has the feature gate {}", gate.name());
     }
     let log = std::fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
-    let (_, unreleased) = log.split_once("## [Unreleased]\n").unwrap();
-    assert!(
-        unreleased.trim_start().starts_with("### ") && unreleased.contains("\n- "),
-        "CHANGELOG.md: no entry below Unreleased"
-    );
+    let version = concat!("\n## [", env!("CARGO_PKG_VERSION"), "] - ");
+    let (before, entries) = log.split_once(version).expect("CHANGELOG.md has a heading for the version of this program");
+    assert!(before.contains("\n## [Unreleased]\n"), "CHANGELOG.md: no heading Unreleased above {version}");
+    let (_, entries) = entries.split_once('\n').expect("the heading ends with its line");
+    assert!(entries.trim_start().starts_with("### ") && entries.contains("\n- "), "CHANGELOG.md: no entry below {version}");
 }
 
 #[test]
