@@ -100,18 +100,16 @@ impl Faults {
         self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One request from the caller to the server and back.
+    /// One request from the caller to the server and back. `observed` is what the rules match; `None` means no fault.
     pub(super) async fn forward_with_faults(
         &self,
-        user: &str,
         client: &Client,
+        observed: Option<ObservedRequest>,
         request: Request<Bytes>,
     ) -> Result<Response<ResponseBody>, BoxError> {
         let (parts, body) = request.into_parts();
         let forward = || forward(client, &parts, &body);
-        let Some(observed) = ObservedRequest::read(user, &parts.method, &parts.uri, &body) else {
-            return forward().await;
-        };
+        let Some(observed) = observed else { return forward().await };
         let fault = self.rules().decide(&observed);
         self.0.rules_consulted.notify_waiters();
         let response = match fault {
@@ -197,7 +195,7 @@ impl Service<Request<Body>> for FaultService {
                 // The control loop makes no progress, and the reason is in the output of the test.
                 panic!("{reason}");
             }
-            faults.forward_with_faults(&user, &client, Request::from_parts(parts, body)).await
+            faults.forward_with_faults(&client, observed, Request::from_parts(parts, body)).await
         })
     }
 }

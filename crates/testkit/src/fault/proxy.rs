@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tower::BoxError;
 
 use super::layer::{Faults, ResponseBody};
+use super::observed_request::ObservedRequest;
 
 /// Concurrent connections; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
@@ -148,7 +149,8 @@ impl ProxyTarget {
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut forwarded = Request::builder().method(parts.method).uri(path).body(body)?;
         *forwarded.headers_mut() = strip_headers(parts.headers);
-        let mut response = self.faults.forward_with_faults(&self.user, &self.client, forwarded).await?;
+        let observed = ObservedRequest::read(&self.user, forwarded.method(), forwarded.uri(), forwarded.body());
+        let mut response = self.faults.forward_with_faults(&self.client, observed, forwarded).await?;
         *response.headers_mut() = strip_headers(std::mem::take(response.headers_mut()));
         *response.version_mut() = http::Version::default();
         Ok(response)
