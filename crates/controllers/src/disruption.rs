@@ -2,13 +2,13 @@
 //!
 //! In: the caches of budgets and pods.
 //! Out: the status of each budget, and a Warning Event for one that cannot be computed.
-//! Promises: a pod whose eviction the server has taken in does not count as healthy, however it looks; a pod that was to
-//! go and is still there after two minutes counts again. A budget that cannot be counted for allows nothing and says why.
+//! Promises: a pod with an accepted eviction does not count as healthy, whatever its status; if it is not deleted within
+//! two minutes, it counts again. A budget that cannot be computed allows nothing and reports why.
 //! Never: evicts or deletes anything.
 
 pub mod run; // the loop: changes to budgets, budgets to counts; read this first
-pub mod decide; // how a budget stands, from its pods
-mod execute; // writes it down
+pub mod decide; // the status a budget should have
+mod execute; // writes it
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ pub use run::run;
 
 use crate::Metrics;
 
-/// How many budgets are worked on side by side.
+/// How many budgets are reconciled concurrently.
 const WORKERS: usize = 2;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
-/// How long changes of pods gather before they are counted.
+/// How long changes of pods are batched before they are counted.
 const BATCH_PERIOD: Duration = Duration::from_millis(100);
 
-/// What the controller is made of. `budgets` is indexed by namespace.
+/// What the controller uses. `budgets` is indexed by namespace.
 pub struct DisruptionContext {
     /// The API server.
     pub client: kube::Client,
@@ -35,10 +35,10 @@ pub struct DisruptionContext {
     pub budgets: Cache<PodDisruptionBudgetView>,
     /// All pods.
     pub pods: Cache<PodView>,
-    /// The time that objects carry.
+    /// The wall clock.
     pub clock: Arc<dyn Clock>,
-    /// Takes Events.
+    /// Where Events go.
     pub recorder: Recorder,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
 }

@@ -14,15 +14,15 @@ pub(crate) async fn remove(
     finalizers: &[String],
     finalizer: &str,
 ) -> Result<(), Error> {
-    let Some(position) = finalizers.iter().position(|held| held == finalizer) else { return Ok(()) };
-    let place = format!("/metadata/finalizers/{position}");
+    let Some(position) = finalizers.iter().position(|present| present == finalizer) else { return Ok(()) };
+    let pointer = format!("/metadata/finalizers/{position}");
     let operations = json!([
         { "op": "test", "path": "/metadata/uid", "value": uid },
-        { "op": "test", "path": place, "value": finalizer },
-        { "op": "remove", "path": place },
+        { "op": "test", "path": pointer, "value": finalizer },
+        { "op": "remove", "path": pointer },
     ]);
     match patch(client, path, PatchKind::Json, &operations).await {
         Err(error) if is_not_found(&error) => Ok(()),
-        answer => answer.map(|_| ()),
+        response => response.map(|_| ()),
     }
 }

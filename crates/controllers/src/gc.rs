@@ -1,15 +1,15 @@
-//! Deletes objects whose owners are gone, and helps owners that wait for their dependents.
+//! The garbage collector: deletes objects whose owners are gone, and finishes foreground and orphan deletion of owners.
 //!
-//! In: metadata of every kind it is given a cache of.
-//! Out: deletes, owner references and finalizers taken away.
-//! Promises: nothing is deleted unless every owner was seen to go (by a watch or by asking the server for its uid), or
-//! waits for its dependents to go first.
-//! Never: creates anything; looks at a spec. Objects with an owner of an unknown kind are left alone.
+//! In: metadata of every kind whose cache it gets.
+//! Out: deletes; removals of owner references and finalizers.
+//! Promises: an object is deleted only if every owner is gone (seen by a watch, or read from the server by uid), or
+//! waits for its dependents in foreground deletion.
+//! Never: creates anything; reads a spec; deletes an object with an owner of an unknown kind.
 
 pub mod run; // the loop: changes to uids, uids to actions; read this first
-pub mod decide; // what is to be done about one object
-pub mod graph; // who owns whom
-mod execute; // does what was decided
+pub mod decide; // the action for one object
+pub mod graph; // objects and their owners
+mod execute; // executes it
 
 use api::views::View;
 use futures::StreamExt;
@@ -23,7 +23,7 @@ pub use run::run;
 
 use crate::Metrics;
 
-/// What the garbage collector is made of.
+/// What the garbage collector uses.
 pub struct GcContext {
     client: kube::Client,
     kinds: Vec<WatchedKind>,
@@ -44,7 +44,7 @@ struct ObjectChange {
 }
 
 impl GcContext {
-    /// A collector that looks at no kind yet.
+    /// A collector without kinds.
     pub fn new(client: kube::Client, metrics: Metrics) -> GcContext {
         GcContext { client, kinds: Vec::new(), metrics }
     }
@@ -52,13 +52,13 @@ impl GcContext {
     /// Also collects the objects in `cache`.
     #[must_use]
     pub fn with_cache<V: View>(mut self, cache: &Cache<V>) -> GcContext {
-        let awaited = cache.clone();
+        let synced_cache = cache.clone();
         let cursor = cache.subscribe();
         let changes = stream::unfold(cursor, |mut cursor| async move {
             let change = cursor.next().await;
             Some((ObjectChange { old: change.old.map(GraphObject::of), new: change.new.map(GraphObject::of) }, cursor))
         });
-        let synced = Box::pin(async move { awaited.wait_for_sync().await });
+        let synced = Box::pin(async move { synced_cache.wait_for_sync().await });
         self.kinds.push(WatchedKind { synced, changes: changes.boxed() });
         self
     }

@@ -16,7 +16,7 @@ pub mod policy; // outcomes of pods and of the Job
 pub mod status; // counts, conditions, finalizers to remove
 pub mod settings; // which Jobs get scheduling objects
 pub mod job_params; // the Job's spec with defaults, and wire names
-pub mod metrics; // what is counted
+pub mod metrics; // the metrics of the Job controller
 
 #[cfg(test)]
 mod tests;
@@ -58,7 +58,7 @@ pub struct JobContext {
     pub config: Config,
     /// Feature gates.
     pub gates: Gates,
-    /// What is counted.
+    /// Metrics.
     pub metrics: crate::Metrics,
 }
 
@@ -84,7 +84,7 @@ pub struct Config {
     /// Whether the garbage collector is ours. Only then do pods have their PodGroup as a second owner (if the PodGroup is
     /// deleted with the Job). Upstream's collector would keep pods of a deleted Job for a PodGroup that waits for the pods.
     pub own_gc: bool,
-    /// What Jobs get that say nothing about scheduling.
+    /// What Jobs without `spec.scheduling` get.
     pub plain_jobs: PlainJobs,
     /// Whether the scheduling objects of a suspended Job are kept.
     pub on_suspend: OnSuspend,

@@ -1,4 +1,4 @@
-//! What the controllers count. Names and labels are upstream's where upstream has the metric.
+//! The metrics of the controllers. Names and labels are upstream's where upstream has the metric.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use runtime::{QueueCounts, QueueMetrics};
 use crate::job;
 use crate::podgc::decide::PodGcReason;
 
-/// The counters of all controllers of a process. Clones count into the same.
+/// The metrics of all controllers of a process. Clones share the same metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     queues: QueueMetrics,
@@ -31,7 +31,7 @@ struct PodGcLabels {
 }
 
 impl Metrics {
-    /// Has `registry` tell what is counted.
+    /// Registers the metrics in `registry`.
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {
             queues: QueueMetrics::register(registry),
@@ -44,54 +44,54 @@ impl Metrics {
         // The library appends `_total` to counters and the unit to names.
         registry.register_with_unit(
             "cronjob_controller_job_creation_skew_duration",
-            "From the time of the schedule to its Job being there",
+            "Time from a scheduled time to the creation of its Job",
             Unit::Seconds,
             metrics.cron_job_skew.clone(),
         );
         registry.register_with_unit(
             "ttl_after_finished_controller_job_deletion_duration",
-            "From the time at which a Job may go to its deletion",
+            "Time from the expiry of a Job to its deletion",
             Unit::Seconds,
             metrics.job_deletion.clone(),
         );
         registry.register(
             "pod_gc_collector_force_delete_pods",
-            "Pods that nobody else took away",
+            "Pods deleted by the pod garbage collector",
             metrics.pods_deleted.clone(),
         );
         registry.register(
             "pod_gc_collector_force_delete_pod_errors",
-            "Pods that could not be taken away, tries counted",
+            "Failed attempts of the pod garbage collector to delete a pod",
             metrics.pod_deletion_errors.clone(),
         );
         metrics
     }
 
-    /// The counters of the queue of this name.
+    /// The metrics of the queue of this name.
     pub fn queue(&self, name: &'static str) -> QueueCounts {
         self.queues.of(name)
     }
 
-    /// A CronJob got its Job this long after the time that its schedule names.
+    /// A CronJob got its Job this long after the scheduled time.
     pub fn cron_job_started(&self, skew: Duration) {
         self.cron_job_skew.observe(skew.as_secs_f64());
     }
 
-    /// A Job was deleted this long after it might have been.
+    /// A Job was deleted this long after its expiry.
     pub fn job_expired(&self, late: Duration) {
         self.job_deletion.observe(late.as_secs_f64());
     }
 
-    /// A pod was taken away, or was not.
-    pub fn pod_collected(&self, namespace: &str, reason: PodGcReason, is_gone: bool) {
-        let family = if is_gone { &self.pods_deleted } else { &self.pod_deletion_errors };
+    /// A pod was deleted, or could not be.
+    pub fn pod_collected(&self, namespace: &str, reason: PodGcReason, is_deleted: bool) {
+        let family = if is_deleted { &self.pods_deleted } else { &self.pod_deletion_errors };
         let reason = reason.name();
         family.get_or_create(&PodGcLabels { namespace: namespace.to_owned(), reason }).inc();
     }
 }
 
 impl Default for Metrics {
-    /// Counts, and nobody asks.
+    /// Metrics that are not exported.
     fn default() -> Metrics {
         Metrics::register(&mut Registry::default())
     }

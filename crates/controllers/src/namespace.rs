@@ -1,16 +1,16 @@
-//! Empties namespaces that are deleted, then lets them go.
+//! The namespace controller: deletes the content of deleted namespaces, then finalizes them.
 //!
-//! In: the cache of namespaces; for one that is being deleted, whatever kinds the server says it has.
-//! Out: deletes of everything in it, pods first; conditions that say what is left; the finalizer `kubernetes` taken off
-//! `spec.finalizers`.
-//! Promises: a namespace goes only when nothing was found in it after it had been closed for a while. All state is in
-//! the API, so a restart resumes.
-//! Never: touches a namespace that nobody deleted; takes finalizers off what is in it.
+//! In: the cache of namespaces; for one that is being deleted, all namespaced kinds of the server.
+//! Out: deletes of everything in it, pods first; conditions that report what remains; the finalizer `kubernetes` removed
+//! from `spec.finalizers`.
+//! Promises: a namespace is finalized only if nothing is in it some time after its deletion started. All state is in the
+//! API, so a restart resumes.
+//! Never: writes a namespace that is not being deleted; removes finalizers of objects in it.
 
-pub mod run; // the loop: a deleted namespace becomes looks at it; read this first
-pub mod kinds; // which kinds live in namespaces, by discovery
-pub mod content; // deletes what is in a namespace, and counts what is left
-pub mod decide; // what is known of it → conditions, and what to do next
+pub mod run; // the loop: a deleted namespace is reconciled until it is empty; read this first
+pub mod kinds; // the namespaced kinds, by discovery
+pub mod content; // deletes the objects in a namespace, and counts what remains
+pub mod decide; // the conditions it should have, and what to do next
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,30 +23,30 @@ pub use run::run;
 
 use crate::Metrics;
 
-/// What the controller is made of.
+/// What the controller uses.
 pub struct NamespaceContext {
     /// The API server.
     pub client: kube::Client,
     /// All namespaces.
     pub namespaces: Cache<NamespaceView>,
-    /// The time that objects carry.
+    /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Settings.
     pub config: Config,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
 }
 
 /// Settings of the namespace controller.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many namespaces are worked on side by side.
+    /// How many namespaces are reconciled concurrently.
     pub workers: usize,
-    /// The least time from a namespace's deletion to its end. A write that was let in just before may still be on its
-    /// way; the time that objects carry has no fractions of a second.
-    // Upstream: 5 s before it begins at all.
+    /// The least time from a namespace's deletion to its finalization. A create that was admitted just before may still be
+    /// in flight, and timestamps have whole seconds.
+    // Upstream: waits 5 s before it starts to delete.
     pub min_termination: Duration,
-    /// The wait between two looks at what is left.
+    /// The wait between two reconciles while objects remain.
     pub recheck: Backoff,
 }
 

@@ -6,8 +6,8 @@
 //! A pod's end is written before the pod is deleted, so that its Job counts it.
 //! Never: removes finalizers; polls: it works when nodes and pods change.
 
-pub mod run; // the loop: changes to errands, errands to pods; read this first
-pub mod decide; // which pods are to go, and why
+pub mod run; // the loop: changes become tasks, tasks delete pods; read this first
+pub mod decide; // which pods are deleted, and why
 mod execute; // ends one pod
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct PodGcContext {
     pub clock: Arc<dyn Clock>,
     /// Settings.
     pub config: Config,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
 }
 

@@ -4,8 +4,8 @@
 //! In: the caches of PodGroups, CompositePodGroups and pods.
 //! Out: finalizer removals. Admission adds the finalizer to every PodGroup; a CompositePodGroup has it if its creator
 //! added it.
-//! Promises: a group that is being deleted stays while a member that has not ended, or a group, names it, and goes
-//! soon afterwards. A pod of another owner is no member and keeps nothing, as it counts for nothing in the scheduler.
+//! Promises: a group that is being deleted stays while a member that has not ended, or a child group, names it, and is gone
+//! soon afterwards. A pod of another owner is no member and does not keep the group, as in the scheduler.
 //! Never: adds the finalizer; deletes anything.
 
 use std::sync::Arc;
@@ -161,7 +161,7 @@ async fn remove_finalizer<V: View>(ctx: &PodGroupProtectionContext, group: &V) -
 }
 
 /// Whether none of the pods that name the group keeps it any longer. A pod that is being deleted still runs.
-// Upstream: any pod keeps it, so that a pending pod that no scheduler ever places holds up a Job's foreground
+// Upstream: any pod keeps it, so that a pending pod that no scheduler ever places blocks a Job's foreground
 // deletion.
 fn members_ended(group: &PodGroupView, pods: &[Arc<PodView>]) -> bool {
     pods.iter().all(|pod| pod.is_finished() || !group.admits(pod))
@@ -177,8 +177,8 @@ fn parent(namespace: &str, parent: Option<&str>) -> Option<GroupKey> {
     parent.map(|parent| GroupKey::CompositePodGroup(ObjectKey::new(namespace, parent)))
 }
 
-/// The group that a pod kept in use and may do so no longer. Another pod of the same name may be in another group, and
-/// a pod of another controller is no member any more.
+/// The group that a pod no longer keeps in use. A new pod of the same name may be in another group, and a pod with another
+/// controller is no longer a member.
 fn group_left_by(change: &CacheChange<PodView>) -> Option<ObjectKey> {
     let old = change.old.as_deref().and_then(group_in_use)?;
     let new = change.new.as_deref().and_then(group_in_use);
@@ -201,7 +201,7 @@ mod tests {
 
     // Shows: U-TestHasActivePods, U-TestHandlePodGroupUpdate
     #[test]
-    fn a_deleted_group_goes_when_its_last_pod_has_ended() {
+    fn a_deleted_group_loses_its_finalizer_when_its_last_pod_has_ended() {
         let group = |deleted: bool, finalizers: &[&str]| {
             let at = deleted.then_some("2026-01-01T00:00:00Z");
             let document = json!({"metadata": {"name": "g", "deletionTimestamp": at, "finalizers": finalizers}});
@@ -213,12 +213,12 @@ mod tests {
         };
         let ours = [PROTECTION_FINALIZER];
         for (case, group, phases, want) in [
-            ("nobody deletes it", group(false, &ours), vec![], false),
+            ("it is not being deleted", group(false, &ours), vec![], false),
             ("no pod", group(true, &ours), vec![], true),
             ("pods that ended", group(true, &ours), vec!["Succeeded", "Failed"], true),
             ("one that runs", group(true, &ours), vec!["Succeeded", "Running"], false),
-            ("one that waits", group(true, &ours), vec!["Pending"], false),
-            ("others hold it", group(true, &["other/x"]), vec![], false),
+            ("one that is pending", group(true, &ours), vec!["Pending"], false),
+            ("it has only another finalizer", group(true, &["other/x"]), vec![], false),
         ] {
             let pods: Vec<_> = phases.into_iter().map(pod).collect();
             assert_eq!(awaits_finalizer_removal(&group.metadata) && members_ended(&group, &pods), want, "{case}");
@@ -236,9 +236,9 @@ mod tests {
         for (case, group, pod, keeps) in [
             ("its own", "Job/a", "Job/a", true),
             ("another Job's", "Job/a", "Job/b", false),
-            ("one that nobody controls", "Job/a", "", false),
-            ("one of something in between", "JobSet/s", "Job/a", true),
-            ("any, where nobody controls the group", "", "Job/a", true),
+            ("one without a controller", "Job/a", "", false),
+            ("one of a child of the owner", "JobSet/s", "Job/a", true),
+            ("any, if the group has no controller", "", "Job/a", true),
         ] {
             let group = PodGroupView::decode(json!({"metadata": owned(group)}).to_string().as_bytes()).unwrap();
             let pod = PodView::decode(json!({"metadata": owned(pod)}).to_string().as_bytes()).unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_hears_of_a_pod_that_ends_goes_or_makes_way_for_another() {
+    fn a_group_is_enqueued_when_a_pod_ends_is_deleted_or_is_replaced() {
         let pod = |group: &str, phase: &str| {
             let spec = json!({"schedulingGroup": {"podGroupName": group}});
             let document =
@@ -264,7 +264,7 @@ mod tests {
         for (case, old, new, want) in [
             ("it lost its controller", owned("a"), orphaned.clone(), true),
             ("it has the same", owned("a"), owned("a"), false),
-            ("it came", None, pod("g", "Pending"), false),
+            ("it was created", None, pod("g", "Pending"), false),
             ("it runs", pod("g", "Pending"), pod("g", "Running"), false),
             ("it ended", pod("g", "Running"), pod("g", "Failed"), true),
             ("it had ended", pod("g", "Failed"), None, false),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_composite_hears_of_the_last_child_that_goes() {
+    fn a_deleted_child_enqueues_its_composite_group() {
         let child = |parent: Option<&str>| {
             let document = json!({
                 "metadata": {"name": "g", "namespace": "ns"}, "spec": {"parentCompositePodGroupName": parent},

@@ -36,14 +36,14 @@ pub struct TtlContext {
     pub metrics: Metrics,
 }
 
-/// What is to be done about one Job.
+/// What to do with one Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpiryStep {
-    /// Nothing, unless it changes.
+    /// Nothing until it changes.
     Keep,
-    /// Nothing for so long.
+    /// Wait this long.
     Wait(Duration),
-    /// Its time has come.
+    /// Delete it.
     Delete,
 }
 
@@ -106,10 +106,10 @@ async fn reconcile(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>
 /// that state.
 async fn expire(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>, Error> {
     let path = JobView::RESOURCE.object_path(key);
-    let gone = |error: Error| if is_not_found(&error) { Ok(None) } else { Err(error) };
+    let unless_gone = |error: Error| if is_not_found(&error) { Ok(None) } else { Err(error) };
     let job = match get(&ctx.client, &path).await {
         Ok(bytes) => JobView::decode(&bytes).map_err(Error::SerdeError)?,
-        Err(error) => return gone(error),
+        Err(error) => return unless_gone(error),
     };
     match next_step(&job, ctx.clock.now()) {
         ExpiryStep::Keep => return Ok(None),
@@ -117,10 +117,10 @@ async fn expire(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>, E
         ExpiryStep::Delete => {}
     }
     // Upstream: checks the uid alone, and so may delete a Job whose time was extended just now.
-    let same = json!({ "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version });
-    let options = json!({ "propagationPolicy": "Foreground", "preconditions": same });
+    let preconditions = json!({ "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version });
+    let options = json!({ "propagationPolicy": "Foreground", "preconditions": preconditions });
     if let Err(error) = delete(&ctx.client, &path, &options).await {
-        return gone(error);
+        return unless_gone(error);
     }
     if let Some(due) = expires_at(&job) {
         ctx.metrics.job_expired(ctx.clock.now().duration_since(due).try_into().unwrap_or_default());
@@ -138,7 +138,7 @@ fn next_step(job: &JobView, now: Timestamp) -> ExpiryStep {
     }
 }
 
-/// When the Job's time comes; never, if it has not ended, asks for nothing, or goes already.
+/// When the Job expires; `None` if it has not ended, has no TTL, or is being deleted.
 fn expires_at(job: &JobView) -> Option<Timestamp> {
     let seconds = job.spec.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting())?;
     let ended = job.finished_condition()?.last_transition_time?;
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_expires_so_long_after_its_end() {
+    fn a_job_expires_its_ttl_after_its_end() {
         let now: Timestamp = "2026-01-01T00:01:40Z".parse().unwrap();
         let job = |ttl: Value, condition: &str, deleting: Value| {
             let end = json!({"type": condition, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -167,7 +167,7 @@ mod tests {
             ("early", json!(101), "Complete", ExpiryStep::Wait(Duration::from_secs(1))),
             ("in time", json!(100), "Complete", ExpiryStep::Delete),
             ("long ago", json!(0), "Failed", ExpiryStep::Delete),
-            ("it asks for nothing", Value::Null, "Complete", ExpiryStep::Keep),
+            ("it has no TTL", Value::Null, "Complete", ExpiryStep::Keep),
             ("it has not ended", json!(0), "Suspended", ExpiryStep::Keep),
             ("a clock that was set back", json!(100_000), "Complete", ExpiryStep::Wait(Duration::from_secs(99_900))),
         ] {

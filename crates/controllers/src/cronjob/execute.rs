@@ -16,13 +16,13 @@ use super::{CronJobContext, CronJobEvent};
 /// What to do after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterStep {
-    /// The caches or `Learned` show the outcome: decide again.
+    /// The caches or the memory show the outcome: decide again.
     DecideAgain,
-    /// Until the outcome shows itself as an event, which wakes the CronJob, there is nothing more to do.
+    /// Nothing more to do until the outcome arrives as an event, which enqueues the CronJob.
     AwaitEvents,
 }
 
-/// Carries out one step for one CronJob. What it learns goes to `learned`.
+/// Executes one step for one CronJob. What it learns goes to `memory`.
 pub async fn execute(
     ctx: &CronJobContext,
     observed: &CronJobSnapshot,
@@ -30,11 +30,11 @@ pub async fn execute(
     memory: &mut ReconcileMemory,
 ) -> Result<AfterStep, Error> {
     let cron_job = &observed.cron_job;
-    let CronJobDecision { step, events: news, .. } = decision;
-    let then = match step {
+    let CronJobDecision { step, events, .. } = decision;
+    let after = match step {
         CronJobStep::LookUpJobs(jobs) => look_up_jobs(ctx, cron_job, jobs, memory).await,
         CronJobStep::Replace(jobs) => replace(ctx, cron_job, jobs, memory).await,
-        CronJobStep::CreateJob { scheduled_time: slot, job } => create(ctx, cron_job, slot, &job, memory).await,
+        CronJobStep::CreateJob { scheduled_time, job } => create(ctx, cron_job, scheduled_time, &job, memory).await,
         CronJobStep::WriteStatus(status) => write_status(ctx, cron_job, &status).await,
         CronJobStep::DeleteHistory(jobs) => {
             for job in &jobs {
@@ -44,11 +44,11 @@ pub async fn execute(
         }
         CronJobStep::Wait => Ok(AfterStep::AwaitEvents),
     }?;
-    news.iter().for_each(|news| record_event(ctx, cron_job, news));
-    Ok(then)
+    events.iter().for_each(|event| record_event(ctx, cron_job, event));
+    Ok(after)
 }
 
-/// The cache of Jobs may lag behind the status that was written about them, so the server is asked.
+/// The cache of Jobs may lag behind the written status, so the Jobs are read from the server.
 async fn look_up_jobs(
     ctx: &CronJobContext,
     cron_job: &CronJobView,
@@ -59,8 +59,8 @@ async fn look_up_jobs(
         let found = read_job(ctx, cron_job, &job.name).await.inspect_err(|error| {
             record_event(ctx, cron_job, &CronJobEvent::warning("FailedGet", format!("Get job: {}", message(error))));
         })?;
-        let is_there = found.is_some_and(|found| found.metadata.uid == job.uid);
-        memory.exists_by_uid.insert(job.uid, is_there);
+        let exists = found.is_some_and(|found| found.metadata.uid == job.uid);
+        memory.exists_by_uid.insert(job.uid, exists);
     }
     Ok(AfterStep::DecideAgain)
 }
@@ -105,15 +105,15 @@ async fn create(
 ) -> Result<AfterStep, Error> {
     let path = JobView::RESOURCE.collection_path(&cron_job.metadata.namespace);
     let error = match post(&ctx.client, &path, job).await {
-        Ok(answer) => {
+        Ok(response) => {
             record_event(
                 ctx,
                 cron_job,
-                &CronJobEvent::normal("SuccessfulCreate", format!("Created job {}", answer.name)),
+                &CronJobEvent::normal("SuccessfulCreate", format!("Created job {}", response.name)),
             );
             let skew = ctx.clock.now().duration_since(scheduled_time);
             ctx.metrics.cron_job_started(skew.try_into().unwrap_or_default());
-            ctx.jobs.wait_for_revision(answer.revision).await;
+            ctx.jobs.wait_for_revision(response.revision).await;
             return Ok(AfterStep::DecideAgain);
         }
         Err(error) => error,
@@ -131,7 +131,7 @@ async fn create(
             ctx.jobs.wait_for_revision(taken.metadata.resource_version).await;
             return Ok(AfterStep::DecideAgain);
         }
-        let text = format!("Error creating job: {name} is there already and belongs to somebody else");
+        let text = format!("Error creating job: {name} already exists and is not controlled by this CronJob");
         record_event(ctx, cron_job, &CronJobEvent::warning("FailedCreate", text));
         return Ok(AfterStep::DecideAgain);
     }
@@ -155,13 +155,13 @@ async fn write_status(
         "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
         "status": status_patch(status, &meta.namespace),
     });
-    let answer = patch(&ctx.client, &path, PatchKind::Merge, &body).await?;
-    if answer.revision == meta.resource_version {
+    let response = patch(&ctx.client, &path, PatchKind::Merge, &body).await?;
+    if response.revision == meta.resource_version {
         // Deciding again would lead to the same write for ever.
-        tracing::error!(cron_job = %meta.key(), "the server keeps another status than the one written");
+        tracing::error!(cron_job = %meta.key(), "the server stores another status than the one written");
         return Ok(AfterStep::AwaitEvents);
     }
-    ctx.cron_jobs.wait_for_revision(answer.revision).await;
+    ctx.cron_jobs.wait_for_revision(response.revision).await;
     Ok(AfterStep::DecideAgain)
 }
 
@@ -195,6 +195,6 @@ fn job_path(cron_job: &CronJobView, name: &str) -> String {
 }
 
 /// Records an Event.
-pub fn record_event(ctx: &CronJobContext, cron_job: &CronJobView, news: &CronJobEvent) {
-    ctx.recorder.event(&ObjectRef::of(cron_job), news.kind, news.reason, "Reconcile", &news.message);
+pub fn record_event(ctx: &CronJobContext, cron_job: &CronJobView, event: &CronJobEvent) {
+    ctx.recorder.event(&ObjectRef::of(cron_job), event.kind, event.reason, "Reconcile", &event.message);
 }

@@ -1,12 +1,11 @@
-//! Which Jobs are too old to keep.
+//! Ended Jobs beyond the history limits.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use api::views::{CronJobSpecView, JobView};
 
-/// The Jobs that have ended beyond the CronJob's limits, the oldest of each outcome first. A limit that is unset keeps
-/// everything.
+/// The ended Jobs beyond the CronJob's limits, the oldest of each outcome first. Without a limit all Jobs stay.
 pub fn beyond_history_limits(spec: &CronJobSpecView, jobs: &[Arc<JobView>]) -> Vec<Arc<JobView>> {
     let limits = [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)];
     limits.into_iter().flat_map(|(outcome, limit)| beyond_limit(limit, outcome, jobs)).collect()
@@ -21,7 +20,7 @@ fn beyond_limit(limit: Option<i32>, outcome: &str, jobs: &[Arc<JobView>]) -> Vec
     ended
 }
 
-/// Oldest first; a Job that never started is younger than all that did.
+/// Oldest first. A Job that never started is younger than all that did.
 fn by_age(a: &JobView, b: &JobView) -> Ordering {
     let age = |job: &JobView| (job.status.start_time.is_none(), job.status.start_time);
     age(a).cmp(&age(b)).then_with(|| a.metadata.name.cmp(&b.metadata.name))

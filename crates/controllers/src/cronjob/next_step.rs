@@ -1,4 +1,4 @@
-//! The decision: one write, the one that matters most.
+//! The decision: from a snapshot of a CronJob to the next write.
 
 use std::sync::Arc;
 
@@ -13,41 +13,41 @@ use super::observe::CronJobSnapshot;
 use super::status::{next_status, uncached_jobs};
 use super::template::{job, job_name};
 
-/// What is to be done for one CronJob next. In this order, so that a status is written once, after the Job it speaks of,
-/// and history holds up nothing.
+/// The next write for one CronJob. The variants are in the order of execution: the status is written once, after the Job
+/// that it lists, and history delays nothing.
 #[derive(Clone, Debug)]
 pub enum CronJobStep {
-    /// These Jobs should run, and no cache knows them: ask the server.
+    /// Read these Jobs from the server: the status lists them as active, but the cache does not have them.
     LookUpJobs(Vec<ActiveJobView>),
-    /// These Jobs make way for the next.
+    /// Delete these Jobs, which the next one replaces.
     Replace(Vec<ActiveJobView>),
-    /// The Job for this time of the schedule.
+    /// Create the Job for this scheduled time.
     CreateJob {
         /// The time.
         scheduled_time: Timestamp,
         /// The Job.
         job: Box<Value>,
     },
-    /// The status is to follow the Jobs.
+    /// Write the status.
     WriteStatus(CronJobStatusView),
-    /// These Jobs are too old to keep.
+    /// Delete these Jobs, which are beyond the history limits.
     DeleteHistory(Vec<Arc<JobView>>),
-    /// Nothing, until something changes.
+    /// Wait until something changes.
     Wait,
 }
 
-/// A step, and what goes with it.
+/// A step with its Events and the next time.
 #[derive(Clone, Debug)]
 pub struct CronJobDecision {
-    /// What to do.
+    /// The step.
     pub step: CronJobStep,
-    /// What to tell once it is done.
+    /// Events to record after the step.
     pub events: Vec<CronJobEvent>,
-    /// When to look again at the latest.
+    /// When to decide again at the latest.
     pub requeue_at: Option<Timestamp>,
 }
 
-/// Decides on what is to be done next.
+/// The next step for a CronJob.
 pub fn next_step(observed: &CronJobSnapshot) -> CronJobDecision {
     let cron_job = &observed.cron_job;
     let uncached = uncached_jobs(observed);
@@ -55,16 +55,16 @@ pub fn next_step(observed: &CronJobSnapshot) -> CronJobDecision {
         return CronJobDecision { step: CronJobStep::LookUpJobs(uncached), events: Vec::new(), requeue_at: None };
     }
     let update = next_status(observed);
-    let is_asleep = cron_job.metadata.is_deleting() || cron_job.spec.suspend == Some(true);
+    let is_inactive = cron_job.metadata.is_deleting() || cron_job.spec.suspend == Some(true);
     let (mut events, mut requeue_at) = (update.anomaly_events, None);
-    if !is_asleep {
+    if !is_inactive {
         match due_times(cron_job, update.status.last_schedule_time, observed.now) {
-            Err(trouble) => events.push(trouble),
+            Err(event) => events.push(event),
             Ok(due) => {
                 requeue_at = due.next_time;
                 match start_due_job(observed, &update.status, due) {
-                    Ok((step, news)) => return CronJobDecision { step, events: news, requeue_at },
-                    Err(news) => events.extend(news),
+                    Ok((step, events)) => return CronJobDecision { step, events, requeue_at },
+                    Err(reasons) => events.extend(reasons),
                 }
             }
         }
@@ -76,7 +76,7 @@ pub fn next_step(observed: &CronJobSnapshot) -> CronJobDecision {
             requeue_at,
         };
     }
-    // Whoever deletes a CronJob says himself what becomes of its Jobs.
+    // The propagation policy of the delete decides what happens to the Jobs of a deleted CronJob.
     let old = if cron_job.metadata.is_deleting() {
         Vec::new()
     } else {
@@ -88,29 +88,31 @@ pub fn next_step(observed: &CronJobSnapshot) -> CronJobDecision {
     CronJobDecision { step: CronJobStep::Wait, events, requeue_at }
 }
 
-/// The step toward the Job that is due, with what to tell; or what to tell because nothing can be started.
+/// The step toward the Job that is due, with its Events; an error has the Events that explain why there is no step.
 fn start_due_job(
     observed: &CronJobSnapshot,
     status: &CronJobStatusView,
     due: DueTimes,
 ) -> Result<(CronJobStep, Vec<CronJobEvent>), Vec<CronJobEvent>> {
-    let DueTimes { scheduled_time: Some(slot), zone, events: mut news, .. } = due else { return Err(due.events) };
+    let DueTimes { scheduled_time: Some(scheduled_time), zone, mut events, .. } = due else { return Err(due.events) };
     let cron_job = &observed.cron_job;
-    let name = job_name(&cron_job.metadata, slot);
-    let is_there = observed.jobs.iter().any(|job| job.metadata.name == name)
+    let name = job_name(&cron_job.metadata, scheduled_time);
+    let exists = observed.jobs.iter().any(|job| job.metadata.name == name)
         || status.active.iter().any(|active| active.name == name);
-    // A schedule of less than a minute has several times of one name: the first has it.
-    if is_there || observed.memory.refused_time == Some(slot) {
+    // A name has the minute only. Of several scheduled times in one minute the first gets the Job.
+    if exists || observed.memory.refused_time == Some(scheduled_time) {
         return Err(Vec::new());
     }
     match cron_job.spec.concurrency_policy.as_str() {
-        // The time stays unserved, so that it is made up for when the Job has ended.
+        // The time stays due, so that it gets its Job when the active one has ended.
         "Forbid" if !status.active.is_empty() => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            news.push(CronJobEvent::normal("JobAlreadyActive", message.to_owned()));
-            Err(news)
+            events.push(CronJobEvent::normal("JobAlreadyActive", message.to_owned()));
+            Err(events)
         }
         "Replace" if !status.active.is_empty() => Ok((CronJobStep::Replace(status.active.clone()), Vec::new())),
-        _ => Ok((CronJobStep::CreateJob { scheduled_time: slot, job: Box::new(job(cron_job, slot, &zone)) }, news)),
+        _ => {
+            Ok((CronJobStep::CreateJob { scheduled_time, job: Box::new(job(cron_job, scheduled_time, &zone)) }, events))
+        }
     }
 }

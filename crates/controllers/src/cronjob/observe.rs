@@ -1,4 +1,4 @@
-//! What the caches say about one CronJob.
+//! What the caches have about one CronJob.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use api::views::{CronJobView, JobView, ObjectKey};
 
 use super::CronJobContext;
 
-/// Everything a decision about one CronJob looks at.
+/// Everything that a decision about one CronJob depends on.
 #[derive(Clone, Debug)]
 pub struct CronJobSnapshot {
     /// The CronJob.
@@ -17,22 +17,22 @@ pub struct CronJobSnapshot {
     pub jobs: Vec<Arc<JobView>>,
     /// The time.
     pub now: Timestamp,
-    /// What was learned by doing, and the caches may not show yet.
+    /// What this reconcile learned and the caches may not show yet.
     pub memory: ReconcileMemory,
 }
 
-/// What one reconciliation has learned from the server. It is forgotten afterwards: the caches catch up.
+/// What one reconcile learned from the server. It is dropped afterwards: by then the caches show it.
 #[derive(Clone, Debug, Default)]
 pub struct ReconcileMemory {
-    /// By uid: whether a Job that runs by the CronJob's status, but is in no cache, is there after all.
+    /// By uid: whether a Job that the status lists as active, but the cache does not have, exists.
     pub exists_by_uid: BTreeMap<String, bool>,
-    /// Uids of Jobs that were deleted to make way for the next.
+    /// Uids of Jobs that were deleted because the next one replaces them.
     pub replaced: BTreeSet<String>,
-    /// The time of the schedule for which no Job can be had just now.
+    /// The scheduled time whose Job could not be created.
     pub refused_time: Option<Timestamp>,
 }
 
-/// Looks the CronJob up; `None` if it is gone.
+/// The snapshot of a CronJob; `None` if it is gone.
 pub fn observe(ctx: &CronJobContext, key: &ObjectKey, memory: &ReconcileMemory) -> Option<CronJobSnapshot> {
     let cron_job = ctx.cron_jobs.get(key)?;
     let jobs = ctx.jobs.by_index(&JobView::BY_CONTROLLER, &cron_job.metadata.uid);

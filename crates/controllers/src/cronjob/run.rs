@@ -44,14 +44,14 @@ async fn watch_cron_jobs(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
     }
 }
 
-/// How long a CronJob that has changed can wait: one with another schedule until that schedule's next time, because
-/// the times that this names before the change were never missed.
+/// How long a changed CronJob waits for its reconcile. One with another schedule waits for that schedule's next time:
+/// times before the change were not missed.
 fn first_sync_delay(change: &CacheChange<CronJobView>, now: Timestamp) -> Option<Duration> {
     let (old, new) = (change.old.as_ref()?, change.new.as_ref()?);
-    let names = |cron_job: &CronJobView| (cron_job.spec.schedule.clone(), cron_job.spec.time_zone.clone());
-    let is_other = names(old) != names(new) && old.metadata.uid == new.metadata.uid;
+    let schedule = |cron_job: &CronJobView| (cron_job.spec.schedule.clone(), cron_job.spec.time_zone.clone());
+    let has_new_schedule = schedule(old) != schedule(new) && old.metadata.uid == new.metadata.uid;
     // A schedule that cannot be parsed is reported at once.
-    let next = is_other.then(|| next_time(new, now)).flatten()?;
+    let next = has_new_schedule.then(|| next_time(new, now)).flatten()?;
     Some(until(next, now))
 }
 
@@ -72,7 +72,7 @@ async fn watch_jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<ObjectKey>) {
 /// Whether the change matters to a CronJob. Counts of pods do not.
 fn is_relevant(change: &CacheChange<JobView>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
-    let kept = |job: &JobView| {
+    let relevant = |job: &JobView| {
         (
             job.finished_condition().is_some(),
             job.status.completion_time,
@@ -80,7 +80,7 @@ fn is_relevant(change: &CacheChange<JobView>) -> bool {
             job.metadata.uid.clone(),
         )
     };
-    kept(old) != kept(new) || old.metadata.owner_references != new.metadata.owner_references
+    relevant(old) != relevant(new) || old.metadata.owner_references != new.metadata.owner_references
 }
 
 fn is_cron_job(owner: &OwnerRef) -> bool {
@@ -88,7 +88,7 @@ fn is_cron_job(owner: &OwnerRef) -> bool {
 }
 
 /// After a step of the wall clock the next time of a schedule is nearer or further.
-// Upstream: sleeps on, and serves the schedule as late as the clock was set forward.
+// Upstream: sleeps on, so that Jobs are late by as much as the clock was set forward.
 async fn requeue_on_clock_change(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
     loop {
         wait_for_clock_step(&*ctx.clock).await;
@@ -117,17 +117,17 @@ async fn work(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
 
 /// Observes, decides and executes until nothing is left to do.
 async fn reconcile(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>, key: &ObjectKey) -> Result<(), Error> {
-    let mut learned = ReconcileMemory::default();
+    let mut memory = ReconcileMemory::default();
     // Set when a create failed. Existing Jobs are tracked all the same.
     let mut blocked = None;
     for _ in 0..MAX_STEPS {
-        let Some(observed) = observe(ctx, key, &learned) else { return Ok(()) };
+        let Some(observed) = observe(ctx, key, &memory) else { return Ok(()) };
         let decision = next_step(&observed);
-        if let Some(wake) = decision.requeue_at {
-            queue.add_after(key.clone(), until(wake, observed.now));
+        if let Some(time) = decision.requeue_at {
+            queue.add_after(key.clone(), until(time, observed.now));
         }
         let is_creation = matches!(decision.step, CronJobStep::CreateJob { .. });
-        match execute(ctx, &observed, decision, &mut learned).await {
+        match execute(ctx, &observed, decision, &mut memory).await {
             Ok(AfterStep::DecideAgain) => {}
             Ok(AfterStep::AwaitEvents) => return blocked.map_or(Ok(()), Err),
             Err(error) if is_creation => blocked = Some(error),

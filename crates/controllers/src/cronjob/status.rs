@@ -1,4 +1,4 @@
-//! The status that a CronJob's Jobs add up to.
+//! The status a CronJob should have.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use super::CronJobEvent;
 use super::observe::CronJobSnapshot;
 use super::template::scheduled_time_of;
 
-/// The status as it should be, and what there is to tell of the way there.
+/// The status a CronJob should have, and its Events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusUpdate {
     /// The status.
     pub status: CronJobStatusView,
-    /// What has changed since it was last written; to be told once it is written.
+    /// Events about changes of the status, recorded after it is written.
     pub change_events: Vec<CronJobEvent>,
-    /// What is odd, and told whenever it is seen.
+    /// Events about unexpected Jobs, recorded whenever they are seen.
     pub anomaly_events: Vec<CronJobEvent>,
 }
 
-/// Jobs that run by the status, and that no cache knows: the server must be asked for them before they are given up.
+/// Jobs that the status lists as active, but the cache does not have. They are read from the server first.
 pub fn uncached_jobs(observed: &CronJobSnapshot) -> Vec<ActiveJobView> {
     let known = |active: &ActiveJobView| observed.jobs.iter().any(|job| job.metadata.uid == active.uid);
-    let asked = &observed.memory.exists_by_uid;
+    let looked_up = &observed.memory.exists_by_uid;
     let active = observed.cron_job.status.active.iter();
-    active.filter(|active| !known(active) && !asked.contains_key(&active.uid)).cloned().collect()
+    active.filter(|active| !known(active) && !looked_up.contains_key(&active.uid)).cloned().collect()
 }
 
-/// Brings the status up to date with the Jobs that are there.
+/// The status that follows from the existing Jobs.
 pub fn next_status(observed: &CronJobSnapshot) -> StatusUpdate {
     let mut update = StatusUpdate { status: observed.cron_job.status.clone(), ..StatusUpdate::default() };
     update.status.active.retain(|active| !observed.memory.replaced.contains(&active.uid));
@@ -50,10 +50,10 @@ impl StatusUpdate {
     fn add_job(&mut self, job: &Arc<JobView>, observed: &CronJobSnapshot) {
         let meta = &job.metadata;
         let position = self.status.active.iter().position(|active| active.uid == meta.uid);
-        let slot = scheduled_time_of(job);
-        // A status that was never written after the Job was made is made good here.
+        let scheduled_time = scheduled_time_of(job);
+        // Corrects a status that was not written after the Job was created.
         // Upstream: such a Job counts as unexpected, and a Forbid that should see it does not.
-        self.status.last_schedule_time = self.status.last_schedule_time.max(slot);
+        self.status.last_schedule_time = self.status.last_schedule_time.max(scheduled_time);
         if let Some(end) = job.finished_condition() {
             if let Some(position) = position {
                 self.status.active.remove(position);
@@ -66,7 +66,7 @@ impl StatusUpdate {
         if position.is_some() || meta.is_deleting() || observed.memory.replaced.contains(&meta.uid) {
             return;
         }
-        if slot.is_some() {
+        if scheduled_time.is_some() {
             self.status.active.push(active_entry(job));
         } else {
             let message = format!("Saw a job that the controller did not create or forgot: {}", meta.name);
@@ -75,7 +75,7 @@ impl StatusUpdate {
     }
 }
 
-/// The entry of a Job that runs.
+/// The entry of an active Job.
 fn active_entry(job: &JobView) -> ActiveJobView {
     ActiveJobView {
         name: job.metadata.name.clone(),

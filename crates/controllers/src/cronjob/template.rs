@@ -1,24 +1,24 @@
-//! What the Job of one time of the schedule looks like.
+//! The Job for one scheduled time.
 
 use api::Timestamp;
 use api::views::{CronJobView, JobView, MetaView, View};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-/// Annotation on a Job: the time of the schedule that it was made for.
+/// Annotation on a Job: its scheduled time.
 pub const SCHEDULED_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// The name of the Job for `slot`. One time, one name: a Job that was made is never made again.
+/// The name of the Job for `scheduled_time`. One time has one name, so its Job is never created twice.
 pub fn job_name(cron_job: &MetaView, scheduled_time: Timestamp) -> String {
     format!("{}-{}", cron_job.name, scheduled_time.as_second().div_euclid(60))
 }
 
-/// The time of the schedule that `job` was made for; none if nobody made it for one, as `kubectl create job --from`.
+/// The scheduled time of `job`; none if it was created by hand, for example with `kubectl create job --from`.
 pub fn scheduled_time_of(job: &JobView) -> Option<Timestamp> {
     job.metadata.annotations.get(SCHEDULED_ANNOTATION)?.parse().ok()
 }
 
-/// The Job for `slot`, whose annotation tells the time on the clocks of `zone`.
+/// The Job for `scheduled_time`. Its annotation has the time in `zone`.
 pub fn job(cron_job: &CronJobView, scheduled_time: Timestamp, zone: &TimeZone) -> Value {
     let template = &cron_job.spec.job_template;
     let mut annotations = json!(template.metadata.annotations);
@@ -46,7 +46,7 @@ pub fn job(cron_job: &CronJobView, scheduled_time: Timestamp, zone: &TimeZone) -
 
 /// RFC 3339 with the zone's offset; `Z` where there is none.
 fn zoned_rfc3339(scheduled_time: Timestamp, zone: &TimeZone) -> String {
-    let slot = scheduled_time.to_zoned(zone.clone());
-    let offset = if slot.offset().is_zero() { "Z" } else { "%:z" };
-    slot.strftime(&format!("%Y-%m-%dT%H:%M:%S{offset}")).to_string()
+    let local_time = scheduled_time.to_zoned(zone.clone());
+    let offset = if local_time.offset().is_zero() { "Z" } else { "%:z" };
+    local_time.strftime(&format!("%Y-%m-%dT%H:%M:%S{offset}")).to_string()
 }

@@ -1,4 +1,4 @@
-//! How a budget stands, from its pods alone.
+//! The status a budget should have, from its pods alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,11 +10,10 @@ use api::selector::ParsedLabelSelector;
 use api::views::{Condition, OwnerRef, PodDisruptionBudgetStatusView, PodDisruptionBudgetView, PodView};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// How long a pod may take to be seen going after its eviction. Then it counts again.
+/// How long the deletion of an evicted pod may take to be seen. Then the pod counts again.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Whether the budget is about the pod. Without a selector it is about none, with an empty one about all of its
-/// namespace.
+/// Whether the budget selects the pod. No selector selects none, an empty one selects all pods of the namespace.
 pub fn selects(budget: &PodDisruptionBudgetView, pod: &PodView) -> bool {
     let selector =
         budget.spec.selector.as_ref().and_then(|selector| ParsedLabelSelector::from_label_selector(selector).ok());
@@ -22,17 +21,17 @@ pub fn selects(budget: &PodDisruptionBudgetView, pod: &PodView) -> bool {
         && selector.is_some_and(|selector| selector.matches(&pod.metadata.labels))
 }
 
-/// The status that the budget should have, and when it has to be looked at again even if nothing happens.
+/// The status that the budget should have, and when to decide again even if nothing changes.
 pub fn next_status(
     budget: &PodDisruptionBudgetView,
     pods: &[Arc<PodView>],
     now: Timestamp,
 ) -> (PodDisruptionBudgetStatusView, Option<Duration>) {
     let (expected, desired) = match expected_and_desired(budget, pods) {
-        Ok(wanted) => wanted,
-        Err(why) => return (fail_safe_status(budget, why), None),
+        Ok(counts) => counts,
+        Err(reason) => return (fail_safe_status(budget, reason), None),
     };
-    let (disrupted_pods, look_again) = disrupted_pods(budget, pods, now);
+    let (disrupted_pods, recheck) = disrupted_pods(budget, pods, now);
     let is_healthy = |pod: &&Arc<PodView>| {
         !pod.metadata.is_deleting()
             && !disrupted_pods.contains_key(&pod.metadata.name)
@@ -50,7 +49,7 @@ pub fn next_status(
         expected_pods: expected,
         conditions: with_condition(budget, status, reason, String::new()),
     };
-    (status, look_again)
+    (status, recheck)
 }
 
 /// How many pods there should be, and how many of them must be healthy.
@@ -65,13 +64,13 @@ fn expected_and_desired(budget: &PodDisruptionBudgetView, pods: &[Arc<PodView>])
             Ok((expected, scaled_value(share, expected)))
         }
         (None, Some(IntOrString::Int(healthy))) => Ok((count(pods.len()), *healthy)),
-        // Upstream: a budget that says nothing is counted for as one that asks for no pod.
+        // Upstream: the same; a budget with neither field requires no healthy pod.
         (None, None) => Ok((count(pods.len()), 0)),
     }
 }
 
-/// How many pods their controllers want together. A pod that none manages adds nothing. None of the kinds here that have
-/// pods can be asked how many it wants: a Job's pods become fewer as it is completed.
+/// The sum of the replicas of all controllers of the pods. A pod without a controller adds nothing. No kind that we serve
+/// has the scale subresource: a Job needs fewer pods as it completes.
 fn scale(pods: &[Arc<PodView>]) -> Result<i32, String> {
     let controllers: BTreeSet<String> =
         pods.iter().filter_map(|pod| pod.metadata.controller()).map(group_resource).collect();
@@ -81,7 +80,7 @@ fn scale(pods: &[Arc<PodView>]) -> Result<i32, String> {
     }
 }
 
-/// `jobs.batch` for a Job, as messages of Kubernetes name it. Other kinds get the usual plural.
+/// `jobs.batch` for a Job, as in messages of Kubernetes. Other kinds get the usual plural.
 fn group_resource(owner: &OwnerRef) -> String {
     let kind = owner.kind.to_lowercase();
     let plural = match kind.strip_suffix('y') {
@@ -95,7 +94,7 @@ fn group_resource(owner: &OwnerRef) -> String {
     }
 }
 
-/// A number, or that share of `whole`, rounded up.
+/// The number, or the percentage of `whole`, rounded up.
 fn scaled_value(amount: &IntOrString, whole: i32) -> i32 {
     match amount {
         IntOrString::Int(number) => *number,
@@ -106,30 +105,29 @@ fn scaled_value(amount: &IntOrString, whole: i32) -> i32 {
     }
 }
 
-/// Of the pods whose eviction was taken in, those that are there, do not go yet and still may. The next of them to be
-/// given up tells when to look again.
+/// The pods with an accepted eviction whose deletion is still awaited, and when the first of them times out.
 fn disrupted_pods(
     budget: &PodDisruptionBudgetView,
     pods: &[Arc<PodView>],
     now: Timestamp,
 ) -> (BTreeMap<String, Timestamp>, Option<Duration>) {
-    let held = &budget.status.disrupted_pods;
-    if held.is_empty() {
+    let evicted = &budget.status.disrupted_pods;
+    if evicted.is_empty() {
         return (BTreeMap::new(), None);
     }
-    let there = pods.iter().filter(|pod| !pod.metadata.is_deleting()).map(|pod| pod.metadata.name.as_str());
-    let there: BTreeSet<&str> = there.collect();
+    let not_deleting = pods.iter().filter(|pod| !pod.metadata.is_deleting()).map(|pod| pod.metadata.name.as_str());
+    let not_deleting: BTreeSet<&str> = not_deleting.collect();
     let left = |since: Timestamp| {
         let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
         DELETION_TIMEOUT.checked_sub(passed).filter(|left| !left.is_zero())
     };
-    let kept: BTreeMap<String, Timestamp> = held
+    let awaited: BTreeMap<String, Timestamp> = evicted
         .iter()
-        .filter(|(name, since)| there.contains(name.as_str()) && left(**since).is_some())
+        .filter(|(name, since)| not_deleting.contains(name.as_str()) && left(**since).is_some())
         .map(|(name, since)| (name.clone(), *since))
         .collect();
-    let look_again = kept.values().filter_map(|since| left(*since)).min();
-    (kept, look_again)
+    let recheck = awaited.values().filter_map(|since| left(*since)).min();
+    (awaited, recheck)
 }
 
 /// Why the number of expected pods of a budget with this status cannot be computed; `None` where it can.
@@ -138,17 +136,17 @@ pub fn sync_failure(status: &PodDisruptionBudgetStatusView) -> Option<&str> {
     status.conditions.iter().find(is_failure).map(|condition| condition.message.as_str())
 }
 
-/// The budget as it was, but allowing nothing, for this reason.
-fn fail_safe_status(budget: &PodDisruptionBudgetView, why: String) -> PodDisruptionBudgetStatusView {
+/// The previous status, but without allowed disruptions, for this reason.
+fn fail_safe_status(budget: &PodDisruptionBudgetView, reason: String) -> PodDisruptionBudgetStatusView {
     PodDisruptionBudgetStatusView {
         observed_generation: budget.metadata.generation,
         disruptions_allowed: 0,
-        conditions: with_condition(budget, "False", SYNC_FAILED, why),
+        conditions: with_condition(budget, "False", SYNC_FAILED, reason),
         ..budget.status.clone()
     }
 }
 
-/// The budget's conditions, with ours. It keeps its time where only the words change.
+/// The budget's conditions with ours. Its transition time changes only with its status.
 fn with_condition(budget: &PodDisruptionBudgetView, status: &str, reason: &str, message: String) -> Vec<Condition> {
     let mut conditions = budget.status.conditions.clone();
     let before = conditions.iter().position(|condition| condition.kind == DISRUPTION_ALLOWED);
@@ -184,7 +182,7 @@ mod tests {
         PodDisruptionBudgetView::decode(document.to_string().as_bytes()).unwrap()
     }
 
-    /// `a`: ready. `a?`: not ready. `a~`: on its way out. `a<Job`: managed by a Job.
+    /// `a`: ready. `a?`: not ready. `a~`: being deleted. `a<Job`: managed by a Job.
     fn pod(text: &str) -> Arc<PodView> {
         let (head, owner) = text.split_once('<').unwrap_or((text, ""));
         let name = head.trim_end_matches(['?', '~']);
@@ -206,23 +204,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_healthy_beyond_what_must_be_may_be_evicted() {
+    fn healthy_pods_beyond_the_desired_number_may_be_evicted() {
         for (case, spec, pods, want) in [
             // Healthy, desired, expected, allowed.
             ("one to spare", json!({"minAvailable": 2}), "a b c", (3, 2, 3, 1)),
             ("none to spare", json!({"minAvailable": 3}), "a b c", (3, 3, 3, 0)),
             ("one is not ready", json!({"minAvailable": 2}), "a b c?", (2, 2, 3, 0)),
-            ("one is going", json!({"minAvailable": 1}), "a b~", (1, 1, 2, 0)),
+            ("one is being deleted", json!({"minAvailable": 1}), "a b~", (1, 1, 2, 0)),
             ("pods of a Job", json!({"minAvailable": 1}), "a<Job b<Job", (2, 1, 2, 1)),
             ("no pods", json!({"minAvailable": 0}), "", (0, 0, 0, 0)),
-            ("a share of pods that none manages", json!({"minAvailable": "50%"}), "a b", (2, 0, 0, 0)),
+            ("a percentage of pods without a controller", json!({"minAvailable": "50%"}), "a b", (2, 0, 0, 0)),
         ] {
             let pods: Vec<_> = pods.split_whitespace().map(pod).collect();
-            let (status, again) = next_status(&budget(spec, json!({})), &pods, now());
+            let (status, recheck) = next_status(&budget(spec, json!({})), &pods, now());
             let got =
                 (status.current_healthy, status.desired_healthy, status.expected_pods, status.disruptions_allowed);
             assert_eq!(got, want, "{case}");
-            assert_eq!((status.observed_generation, again), (3, None), "{case}");
+            assert_eq!((status.observed_generation, recheck), (3, None), "{case}");
             let reason = if want.3 > 0 { SUFFICIENT_PODS } else { INSUFFICIENT_PODS };
             assert_eq!(status.conditions[0].reason, reason, "{case}");
         }
@@ -247,22 +245,26 @@ mod tests {
             "a": "2026-01-01T00:59:00Z", "b": "2026-01-01T00:57:59Z", "c": "2026-01-01T00:59:30Z", "gone": "2026-01-01T00:59:30Z",
         }});
         let pods = ["a", "b", "c~", "d"].map(pod);
-        let (status, again) = next_status(&budget(json!({"minAvailable": 1}), evicted), &pods, now());
-        assert_eq!(status.disrupted_pods.keys().collect::<Vec<_>>(), ["a"], "b stayed, c goes, another is gone");
+        let (status, recheck) = next_status(&budget(json!({"minAvailable": 1}), evicted), &pods, now());
+        assert_eq!(
+            status.disrupted_pods.keys().collect::<Vec<_>>(),
+            ["a"],
+            "b timed out, c is being deleted, another is gone"
+        );
         assert_eq!((status.current_healthy, status.disruptions_allowed), (2, 1), "b and d");
-        assert_eq!(again, Some(Duration::from_secs(60)));
+        assert_eq!(recheck, Some(Duration::from_secs(60)));
     }
 
     #[test]
-    fn a_budget_means_the_pods_that_its_selector_means() {
+    fn a_budget_is_about_the_pods_of_its_namespace_that_match_its_selector() {
         let mut budget = budget(json!({}), json!({}));
         assert!(selects(&budget, &pod("a")));
         budget.metadata.namespace = "other".to_owned();
         assert!(!selects(&budget, &pod("a")));
         budget.metadata.namespace = "n".to_owned();
         budget.spec.selector = Some(Default::default());
-        assert!(selects(&budget, &pod("a")), "an empty selector means all");
+        assert!(selects(&budget, &pod("a")), "an empty selector selects all");
         budget.spec.selector = None;
-        assert!(!selects(&budget, &pod("a")), "none at all means none");
+        assert!(!selects(&budget, &pod("a")), "no selector selects none");
     }
 }

@@ -1,4 +1,4 @@
-//! Writes down how a budget stands.
+//! Writes the status of a budget.
 
 use api::Timestamp;
 use api::clock::rfc3339;
@@ -8,7 +8,7 @@ use runtime::request::patch;
 use runtime::{PatchKind, is_not_found};
 use serde_json::{Map, Value, json};
 
-/// Writes `status` unless the budget has it. A budget that changed meanwhile is an error, and to be looked at again.
+/// Writes `status` unless the budget has it. A budget that changed meanwhile is an error, and is reconciled again.
 pub async fn write_status(
     client: &Client,
     budget: &PodDisruptionBudgetView,
@@ -25,11 +25,11 @@ pub async fn write_status(
     }
 }
 
-/// The change as a merge patch: evictions that are confirmed are taken out of the map by name.
+/// The change as a merge patch: evictions that are no longer awaited are removed from the map by name.
 fn status_patch(budget: &PodDisruptionBudgetView, status: &PodDisruptionBudgetStatusView, now: Timestamp) -> Value {
     let gone = budget.status.disrupted_pods.keys().filter(|name| !status.disrupted_pods.contains_key(*name));
-    let kept = status.disrupted_pods.iter().map(|(name, since)| (name.clone(), rfc3339(*since).into()));
-    let disrupted: Map<String, Value> = gone.map(|name| (name.clone(), Value::Null)).chain(kept).collect();
+    let awaited = status.disrupted_pods.iter().map(|(name, since)| (name.clone(), rfc3339(*since).into()));
+    let disrupted: Map<String, Value> = gone.map(|name| (name.clone(), Value::Null)).chain(awaited).collect();
     let conditions = status.conditions.iter().map(|condition| {
         let since = rfc3339(condition.last_transition_time.unwrap_or(now));
         json!({
@@ -39,7 +39,7 @@ fn status_patch(budget: &PodDisruptionBudgetView, status: &PodDisruptionBudgetSt
         })
     });
     json!({
-        // Whatever an eviction has taken meanwhile is not to be written over.
+        // With the version, so that an eviction that was accepted meanwhile is not overwritten.
         "metadata": {"resourceVersion": budget.metadata.resource_version.to_string(), "uid": budget.metadata.uid},
         "status": {
             "observedGeneration": status.observed_generation,

@@ -56,18 +56,18 @@ async fn reconcile(ctx: &DisruptionContext, key: ObjectKey) -> WorkResult {
         return WorkResult::Done;
     };
     let pods: Vec<Arc<PodView>> = ctx.pods.all().into_iter().filter(|pod| selects(&budget, pod)).collect();
-    let (status, look_again) = next_status(&budget, &pods, ctx.clock.now());
+    let (status, recheck) = next_status(&budget, &pods, ctx.clock.now());
     if let Err(error) = write_status(&ctx.client, &budget, &status, ctx.clock.now()).await {
         log_retry("disruption", &key, &error);
         return WorkResult::Failed;
     }
     // Once for each change of the status. Users who wonder why a drain hangs read the Events of the budget.
     if status != budget.status
-        && let Some(why) = sync_failure(&status)
+        && let Some(reason) = sync_failure(&status)
     {
-        let message = format!("Failed to calculate the number of expected pods: {why}");
-        let about = ObjectRef::of(budget.as_ref());
-        ctx.recorder.event(&about, EventKind::Warning, "CalculateExpectedPodCountFailed", "Reconcile", &message);
+        let message = format!("Failed to calculate the number of expected pods: {reason}");
+        let target = ObjectRef::of(budget.as_ref());
+        ctx.recorder.event(&target, EventKind::Warning, "CalculateExpectedPodCountFailed", "Reconcile", &message);
     }
-    look_again.map_or(WorkResult::Done, WorkResult::RequeueAfter)
+    recheck.map_or(WorkResult::Done, WorkResult::RequeueAfter)
 }

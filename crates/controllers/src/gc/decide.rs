@@ -1,4 +1,4 @@
-//! What is to be done about one object, from the graph alone.
+//! The action for one object, from the graph alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,43 +6,43 @@ use api::views::OwnerRef;
 
 use super::graph::{FOREGROUND, Graph, GraphObject, ORPHAN};
 
-/// Chains of owners longer than this hold; Job, Workload, PodGroup, pod is a chain of four.
+/// Owners further up than this count as solid. Job, Workload, PodGroup, pod is a chain of four.
 const MAX_DEPTH: usize = 8;
 
-/// How an owner stands to its dependents.
+/// The state of an owner, as far as its dependents depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerState {
-    /// It holds its dependents.
+    /// It keeps its dependents.
     Solid,
-    /// It is being deleted and waits for its dependents to go first.
+    /// It is being deleted in the foreground and waits for its dependents.
     WaitingForDependents,
-    /// It is there, but as good as gone: it holds nothing, and its reference needs no tidying.
+    /// It exists but will be deleted: it keeps no dependents, and references to it need not be removed.
     Deleting,
     /// It is gone.
     Absent,
 }
 
-/// What is to be done.
+/// What to do with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GcAction {
     /// Nothing.
     Keep,
-    /// The server has to be asked for these owners first.
+    /// Read these owners from the server first.
     LookUpOwners(Vec<OwnerRef>),
-    /// Take away the owner references at these positions.
+    /// Remove the owner references at these positions.
     RemoveOwnerRefs(Vec<usize>),
-    /// Take the reference to this object off its dependents.
+    /// Remove the reference to this object from its dependents.
     OrphanDependents,
-    /// Take this finalizer away.
+    /// Remove this finalizer.
     RemoveFinalizer(&'static str),
-    /// Delete it; its dependents follow.
+    /// Delete it; its dependents are deleted later.
     Delete,
     /// Delete it after its dependents.
     DeleteForeground,
 }
 
-/// Decides about `object`. `asked` holds what the server said about owners the graph does not know.
-pub fn decide(graph: &Graph, object: &GraphObject, asked: &BTreeMap<String, OwnerState>) -> GcAction {
+/// The action for `object`. `looked_up` has the owners that were read from the server because the graph does not have them.
+pub fn decide(graph: &Graph, object: &GraphObject, looked_up: &BTreeMap<String, OwnerState>) -> GcAction {
     if object.orphans_dependents() {
         let has_dependents = graph.dependents(object.uid()).next().is_some();
         return if has_dependents { GcAction::OrphanDependents } else { GcAction::RemoveFinalizer(ORPHAN) };
@@ -59,16 +59,16 @@ pub fn decide(graph: &Graph, object: &GraphObject, asked: &BTreeMap<String, Owne
         return GcAction::Keep;
     }
     let states: Vec<_> =
-        object.owners().iter().map(|owner| owner_state(graph, object, owner, asked, MAX_DEPTH)).collect();
+        object.owners().iter().map(|owner| owner_state(graph, object, owner, looked_up, MAX_DEPTH)).collect();
     let unknown = object.owners().iter().zip(&states).filter(|(_, state)| state.is_none());
     let unknown: Vec<OwnerRef> = unknown.map(|(owner, _)| owner.clone()).collect();
     if !unknown.is_empty() {
         return GcAction::LookUpOwners(unknown);
     }
     if states.contains(&Some(OwnerState::Solid)) {
-        let spent =
+        let is_removable =
             |state: &Option<OwnerState>| matches!(state, Some(OwnerState::Absent | OwnerState::WaitingForDependents));
-        let positions: Vec<usize> = (0..states.len()).filter(|position| spent(&states[*position])).collect();
+        let positions: Vec<usize> = (0..states.len()).filter(|position| is_removable(&states[*position])).collect();
         return if positions.is_empty() { GcAction::Keep } else { GcAction::RemoveOwnerRefs(positions) };
     }
     let has_dependents = graph.dependents(object.uid()).next().is_some();
@@ -79,8 +79,8 @@ pub fn decide(graph: &Graph, object: &GraphObject, asked: &BTreeMap<String, Owne
     }
 }
 
-/// Whether `object` is itself deleted only after `uid`. In such a circle everybody would wait for ever, so there a
-/// dependent does not block.
+/// Whether `object` itself waits for the deletion of `uid`. In such a cycle all objects would wait for ever, so a dependent
+/// in it does not block its owner.
 fn waits_for(graph: &Graph, object: &GraphObject, uid: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut waiting = vec![object];
@@ -98,23 +98,23 @@ fn waits_for(graph: &Graph, object: &GraphObject, uid: &str) -> bool {
     false
 }
 
-/// Whether `owner` is where the owners of `dependent` can be: a reference names no namespace.
+/// Whether `owner` is cluster-scoped or in the namespace of `dependent`. A reference has no namespace.
 fn can_own(owner: &GraphObject, dependent: &GraphObject) -> bool {
     let namespace = &owner.meta().namespace;
     namespace.is_empty() || *namespace == dependent.meta().namespace
 }
 
-/// How an owner of `of` stands; `None` if neither the graph nor the server has said.
+/// The state of an owner of `of`; `None` if neither the graph nor `looked_up` has it.
 fn owner_state(
     graph: &Graph,
     of: &GraphObject,
     owner: &OwnerRef,
-    asked: &BTreeMap<String, OwnerState>,
+    looked_up: &BTreeMap<String, OwnerState>,
     depth: usize,
 ) -> Option<OwnerState> {
     let Some(object) = graph.get(&owner.uid) else {
-        let seen_to_go = graph.is_absent(&owner.uid).then_some(OwnerState::Absent);
-        return seen_to_go.or_else(|| asked.get(&owner.uid).copied());
+        let known_absent = graph.is_absent(&owner.uid).then_some(OwnerState::Absent);
+        return known_absent.or_else(|| looked_up.get(&owner.uid).copied());
     };
     if !can_own(object, of) {
         return Some(OwnerState::Absent);
@@ -122,17 +122,17 @@ fn owner_state(
     if object.waits_for_dependents() {
         return Some(OwnerState::WaitingForDependents);
     }
-    // Upstream: an owner that is being deleted but held by a finalizer is as solid as any. For a PodGroup that would be
-    // a deadlock: its protection finalizer waits for the pods, which would wait for it.
+    // Upstream: an owner that is being deleted but has a finalizer is solid. For a PodGroup that would be a deadlock: its
+    // protection finalizer waits for the pods, which would wait for it.
     if object.meta().is_deleting() && object.resource().kind == "PodGroup" {
         return Some(OwnerState::Deleting);
     }
-    // Upstream: an owner holds until it is deleted itself, so the dependents of a deleted Job first lose one reference
-    // and are deleted in a second round. An owner all of whose owners are gone goes anyway, and does not hold them up.
-    let goes = |owner: &OwnerRef| {
-        owner_state(graph, object, owner, asked, depth - 1).is_some_and(|state| state != OwnerState::Solid)
+    // Upstream: an owner is solid until it is deleted itself, so the dependents of a deleted Job first lose one reference
+    // and are deleted in a second round. An owner without remaining owners will be deleted, so it keeps no dependents.
+    let is_not_solid = |owner: &OwnerRef| {
+        owner_state(graph, object, owner, looked_up, depth - 1).is_some_and(|state| state != OwnerState::Solid)
     };
-    let is_doomed = depth > 0 && !object.owners().is_empty() && object.owners().iter().all(goes);
+    let is_doomed = depth > 0 && !object.owners().is_empty() && object.owners().iter().all(is_not_solid);
     Some(if is_doomed { OwnerState::Deleting } else { OwnerState::Solid })
 }
 
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     /// `job`, `workload<job`, `group<job!,workload`: `!` blocks the owner's deletion; `~` is being deleted;
-    /// `+finalizer` is held.
+    /// `+finalizer` has it.
     fn object(text: &str) -> GraphObject {
         let (head, owners) = text.split_once('<').unwrap_or((text, ""));
         let mut parts = head.split('+');
@@ -175,76 +175,76 @@ mod tests {
     }
 
     #[test]
-    fn an_object_goes_when_nothing_holds_it() {
-        for (case, gone, world, about, want) in [
+    fn an_object_without_solid_owners_is_deleted() {
+        for (case, gone, world, uid, want) in [
             ("no owner", "", "job", "job", GcAction::Keep),
-            ("a living owner", "", "job pod<job!", "pod", GcAction::Keep),
-            ("an owner that went", "job", "pod<job!", "pod", GcAction::Delete),
+            ("an existing owner", "", "job pod<job!", "pod", GcAction::Keep),
+            ("an owner that is gone", "job", "pod<job!", "pod", GcAction::Delete),
             (
-                "an owner nobody has seen",
+                "an owner that is not in the graph",
                 "",
                 "pod<job!",
                 "pod",
                 GcAction::LookUpOwners(vec![object("x<job!").owners()[0].clone()]),
             ),
             (
-                "one owner of two went",
+                "one of two owners is gone",
                 "workload",
                 "job group<job!,workload",
                 "group",
                 GcAction::RemoveOwnerRefs(vec![1]),
             ),
-            ("already on its way", "job", "pod~<job!", "pod", GcAction::Keep),
-            ("the Job went: its Workload", "job", "workload<job! group<job!,workload", "workload", GcAction::Delete),
+            ("already being deleted", "job", "pod~<job!", "pod", GcAction::Keep),
+            ("the Job is gone: its Workload", "job", "workload<job! group<job!,workload", "workload", GcAction::Delete),
             (
-                "its group, the Workload being doomed",
+                "its group, as the Workload will be deleted",
                 "job",
                 "workload<job! group<job!,workload",
                 "group",
                 GcAction::Delete,
             ),
             (
-                "its pods, the group being doomed",
+                "its pods, as the group will be deleted",
                 "job",
                 "workload<job! group<job!,workload pod<job!,group",
                 "pod",
                 GcAction::Delete,
             ),
             (
-                "a group with a life of its own holds the pod",
+                "a group that stays keeps the pod",
                 "job",
                 "workload group<workload pod<job!,group",
                 "pod",
                 GcAction::RemoveOwnerRefs(vec![0]),
             ),
             (
-                "a group that is being deleted holds no pod",
+                "a group that is being deleted keeps no pod",
                 "job",
                 "group~+protection pod<job!,group",
                 "pod",
                 GcAction::Delete,
             ),
-            ("but the Job does", "", "job group~+protection pod<job!,group", "pod", GcAction::Keep),
-            ("a deleting owner held by others holds", "", "job~+other pod<job!", "pod", GcAction::Keep),
+            ("but the Job keeps it", "", "job group~+protection pod<job!,group", "pod", GcAction::Keep),
+            ("an owner that waits for another finalizer keeps it", "", "job~+other pod<job!", "pod", GcAction::Keep),
         ] {
-            assert_eq!(decide_text(gone, world, about), want, "{case}");
+            assert_eq!(decide_text(gone, world, uid), want, "{case}");
         }
     }
 
     #[test]
-    fn a_waiting_owner_goes_after_its_dependents() {
-        for (case, world, about, want) in [
-            ("dependents go first", "job~+foregroundDeletion pod<job!", "pod", GcAction::Delete),
+    fn an_owner_in_foreground_deletion_is_deleted_after_its_dependents() {
+        for (case, world, uid, want) in [
+            ("dependents are deleted first", "job~+foregroundDeletion pod<job!", "pod", GcAction::Delete),
             ("the owner waits", "job~+foregroundDeletion pod~<job!", "job", GcAction::Keep),
             (
-                "not for those that do not block",
+                "not for dependents that do not block",
                 "job~+foregroundDeletion pod<job",
                 "job",
                 GcAction::RemoveFinalizer(FOREGROUND),
             ),
             ("nothing left", "job~+foregroundDeletion", "job", GcAction::RemoveFinalizer(FOREGROUND)),
             (
-                "a dependent with dependents waits in turn",
+                "a dependent with dependents is deleted in the foreground too",
                 "job~+foregroundDeletion group<job! pod<job!,group",
                 "group",
                 GcAction::DeleteForeground,
@@ -256,49 +256,49 @@ mod tests {
                 GcAction::RemoveOwnerRefs(vec![0]),
             ),
         ] {
-            assert_eq!(decide_text("", world, about), want, "{case}");
+            assert_eq!(decide_text("", world, uid), want, "{case}");
         }
     }
 
     #[test]
-    fn an_orphaning_owner_lets_its_dependents_go() {
+    fn orphan_deletion_removes_the_references_of_dependents_first() {
         assert_eq!(decide_text("", "job~+orphan pod<job!", "job"), GcAction::OrphanDependents);
         assert_eq!(decide_text("", "job~+orphan pod<job!", "pod"), GcAction::Keep);
         assert_eq!(decide_text("", "job~+orphan pod", "job"), GcAction::RemoveFinalizer(ORPHAN));
     }
 
     #[test]
-    fn owners_that_own_each_other_stay() {
+    fn objects_that_own_each_other_are_kept() {
         assert_eq!(decide_text("", "w1<w2 w2<w1", "w1"), GcAction::Keep);
     }
 
     #[test]
-    fn owners_that_own_each_other_do_not_wait_for_each_other_for_ever() {
+    fn foreground_deletion_of_a_cycle_of_owners_ends() {
         let two = "w1~+foregroundDeletion<w2! w2~+foregroundDeletion<w1!";
         assert_eq!(decide_text("", two, "w1"), GcAction::RemoveFinalizer(FOREGROUND));
         let three = "w1~+foregroundDeletion<w3! w2~+foregroundDeletion<w1! w3~+foregroundDeletion<w2!";
         assert_eq!(decide_text("", three, "w1"), GcAction::RemoveFinalizer(FOREGROUND));
         let open = "w1~+foregroundDeletion w2~+foregroundDeletion<w1! w3<w2!";
-        assert_eq!(decide_text("", open, "w1"), GcAction::Keep, "a chain is no circle");
+        assert_eq!(decide_text("", open, "w1"), GcAction::Keep, "a chain is no cycle");
     }
 
-    fn decide_text(gone: &str, world: &str, about: &str) -> GcAction {
+    fn decide_text(gone: &str, world: &str, uid: &str) -> GcAction {
         let mut graph = Graph::default();
         gone.split_whitespace().for_each(|uid| graph.mark_absent(uid));
         for text in world.split_whitespace() {
             graph.apply(None, Some(object(text)));
         }
-        decide(&graph, graph.get(about).expect("the object is in the world"), &BTreeMap::new())
+        decide(&graph, graph.get(uid).expect("the object is one of `world`"), &BTreeMap::new())
     }
 
     #[test]
-    fn a_change_calls_for_a_look_at_those_it_concerns() {
+    fn a_change_enqueues_the_objects_it_affects() {
         let mut graph = Graph::default();
         for text in ["job", "workload<job", "pod<job"] {
             graph.apply(None, Some(object(text)));
         }
         let cases = [
-            ("starts to go", object("job"), Some(object("job~")), vec!["job", "pod", "workload"]),
+            ("its deletion starts", object("job"), Some(object("job~")), vec!["job", "pod", "workload"]),
             ("a dependent is gone", object("pod<job"), None, vec!["job"]),
             ("the owner is gone", object("job~"), None, vec!["workload"]),
         ];

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::decide::OwnerState;
 use super::graph::{FOREGROUND, GraphObject};
 
-/// Deletes `object` unless another one has its name by now. `policy` is a propagation policy of the API.
+/// Deletes `object`, but not another object with its name. `policy` is a propagation policy of the API.
 pub async fn delete_object(client: &Client, object: &GraphObject, policy: &str) -> Result<(), Error> {
     let options = json!({ "propagationPolicy": policy, "preconditions": { "uid": object.uid() } });
     ignore_not_found(delete(client, &path(object), &options).await.map(|_| ()))
@@ -20,7 +20,7 @@ pub async fn delete_object(client: &Client, object: &GraphObject, policy: &str) 
 /// Removes the owner references at `positions` (ascending) from `object`.
 pub async fn remove_owner_refs(client: &Client, object: &GraphObject, positions: &[usize]) -> Result<(), Error> {
     let mut operations = vec![uid_precondition("/metadata/uid", object.uid())];
-    // From the end, so that a position still means the same reference when its turn comes.
+    // From the end, so that removals do not shift the positions that follow.
     for position in positions.iter().rev() {
         let path = format!("/metadata/ownerReferences/{position}");
         operations.push(uid_precondition(&format!("{path}/uid"), &object.owners()[*position].uid));
@@ -34,7 +34,7 @@ pub async fn remove_finalizer(client: &Client, object: &GraphObject, finalizer: 
     crate::finalizer::remove(client, &path(object), object.uid(), &object.meta().finalizers, finalizer).await
 }
 
-/// Asks the server how an owner stands that no cache knows. Nothing can be called what would lead to another request.
+/// Reads an owner that no cache has. No object can have a name that would change the path of the request.
 pub async fn look_up_owner(
     client: &Client,
     resource: &ApiResource,
@@ -61,7 +61,7 @@ fn uid_precondition(path: &str, uid: &str) -> Value {
     json!({ "op": "test", "path": path, "value": uid })
 }
 
-/// An object that is gone needs nothing more. One that changed meanwhile is looked at again: the write is tried anew.
+/// An object that is gone needs no write. If it changed meanwhile, the error causes a retry.
 fn ignore_not_found(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(error) if is_not_found(&error) => Ok(()),

@@ -1,4 +1,4 @@
-//! Who owns whom, kept up to date from changes.
+//! All objects and their owners, updated from changes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -9,20 +9,20 @@ use api::Uid;
 use api::kinds::ApiResource;
 use api::views::{MetaView, OwnerRef, View};
 
-/// On an owner: its dependents go first.
+/// Finalizer of foreground deletion: dependents are deleted first.
 pub const FOREGROUND: &str = "foregroundDeletion";
-/// On an owner: its dependents stay.
+/// Finalizer of orphan deletion: dependents stay.
 pub const ORPHAN: &str = "orphan";
 
-/// How many uids of vanished objects are remembered; a forgotten one is asked for again.
+/// How many uids of deleted objects are remembered. A forgotten one is read from the server again.
 const MAX_ABSENT: usize = 100_000;
 
-/// An object as far as ownership goes. It is the one that its cache holds, not a copy: there are as many of these as
-/// there are objects.
+/// The ownership of an object. It shares the object with its cache instead of copying: the graph has one for every
+/// object.
 #[derive(Clone)]
 pub struct GraphObject(Arc<dyn OwnershipView>);
 
-/// What is asked of a view of any kind.
+/// What the graph needs from a view of any kind.
 trait OwnershipView: Send + Sync {
     fn resource(&self) -> &'static ApiResource;
     fn metadata(&self) -> &MetaView;
@@ -39,7 +39,7 @@ impl<V: View> OwnershipView for V {
 }
 
 impl GraphObject {
-    /// The object that `view` shows.
+    /// The object of `view`.
     pub fn of<V: View>(view: Arc<V>) -> GraphObject {
         GraphObject(view)
     }
@@ -49,12 +49,12 @@ impl GraphObject {
         self.0.resource()
     }
 
-    /// Where it is, and which.
+    /// Its metadata.
     pub fn meta(&self) -> &MetaView {
         self.0.metadata()
     }
 
-    /// Which it is.
+    /// Its uid.
     pub fn uid(&self) -> &str {
         &self.meta().uid
     }
@@ -64,17 +64,17 @@ impl GraphObject {
         &self.meta().owner_references
     }
 
-    /// Whether it is being deleted and waits for its dependents to go first.
+    /// Whether it is in foreground deletion and waits for its dependents.
     pub fn waits_for_dependents(&self) -> bool {
         self.meta().is_deleting() && self.meta().has_finalizer(FOREGROUND)
     }
 
-    /// Whether it is being deleted and waits for its dependents to be let go.
+    /// Whether it is in orphan deletion and waits until its dependents no longer refer to it.
     pub fn orphans_dependents(&self) -> bool {
         self.meta().is_deleting() && self.meta().has_finalizer(ORPHAN)
     }
 
-    /// Whether nothing is different that ownership depends on; so it is for nearly all changes.
+    /// Whether ownership is the same. It is for nearly all changes.
     fn has_same_ownership(&self, other: &GraphObject) -> bool {
         let (one, other) = (self.meta(), other.meta());
         one.owner_references == other.owner_references
@@ -93,7 +93,7 @@ impl fmt::Debug for GraphObject {
 #[derive(Debug, Default)]
 pub struct Graph {
     objects: BTreeMap<Uid, GraphObject>,
-    /// An owner, which may be unknown here, and one of its dependents.
+    /// Pairs of an owner, which may not be in `objects`, and one of its dependents.
     dependents: BTreeSet<(Uid, Uid)>,
     absent: BTreeSet<Uid>,
     /// The same uids, oldest first.
@@ -114,12 +114,12 @@ impl Graph {
         pairs.filter_map(|(_, dependent)| self.objects.get(dependent))
     }
 
-    /// Whether the object was there and is no more. Uids never come back.
+    /// Whether the object is known to be gone. Uids are not reused.
     pub fn is_absent(&self, uid: &str) -> bool {
         self.absent.contains(&Uid::from(uid))
     }
 
-    /// Takes in that there is no object with this uid.
+    /// Records that there is no object with this uid.
     pub fn mark_absent(&mut self, uid: &str) {
         let uid = Uid::from(uid);
         if self.absent.insert(uid.clone()) {
@@ -130,20 +130,20 @@ impl Graph {
         }
     }
 
-    /// Takes a change in, and returns the uids of the objects that have to be looked at because of it.
+    /// Applies a change and returns the uids of the objects to reconcile because of it.
     pub fn apply(&mut self, old: Option<GraphObject>, new: Option<GraphObject>) -> Vec<String> {
         let mut affected = Vec::new();
         if let (Some(old), Some(new)) = (&old, &new)
             && old.has_same_ownership(new)
         {
-            // Still taken in: the state that the cache has left behind is not to live on here.
+            // Still replaced, so that the graph does not keep the old object in memory.
             self.objects.insert(Uid::from(new.uid()), new.clone());
             return affected;
         }
         let was_deleting = old.as_ref().is_some_and(|old| old.meta().is_deleting());
         if let Some(old) = &old {
             self.forget(old);
-            // An owner that waits for this object may have waited for just this.
+            // An owner may wait for this object.
             affected.extend(old.owners().iter().map(|owner| owner.uid.clone()));
         }
         match new {

@@ -75,14 +75,14 @@ impl Collector {
 
     /// Observes, decides and executes. The write comes back as a change, which queues the next reconcile.
     async fn reconcile(&self, uid: &str) -> Result<(), Error> {
-        let mut asked = BTreeMap::new();
+        let mut looked_up = BTreeMap::new();
         loop {
-            let Some((object, action)) = self.decide(uid, &asked) else { return Ok(()) };
+            let Some((object, action)) = self.decide(uid, &looked_up) else { return Ok(()) };
             let client = &self.client;
             return match action {
                 GcAction::Keep => Ok(()),
                 GcAction::LookUpOwners(owners) => {
-                    self.look_up_owners(&object, owners, &mut asked).await?;
+                    self.look_up_owners(&object, owners, &mut looked_up).await?;
                     continue;
                 }
                 GcAction::RemoveOwnerRefs(positions) => remove_owner_refs(client, &object, &positions).await,
@@ -94,10 +94,10 @@ impl Collector {
         }
     }
 
-    fn decide(&self, uid: &str, asked: &BTreeMap<String, OwnerState>) -> Option<(GraphObject, GcAction)> {
+    fn decide(&self, uid: &str, looked_up: &BTreeMap<String, OwnerState>) -> Option<(GraphObject, GcAction)> {
         let graph = self.graph();
         let object = graph.get(uid)?;
-        let action = decide(&graph, object, asked);
+        let action = decide(&graph, object, looked_up);
         Some((object.clone(), action))
     }
 
@@ -105,21 +105,21 @@ impl Collector {
         &self,
         object: &GraphObject,
         owners: Vec<OwnerRef>,
-        asked: &mut BTreeMap<String, OwnerState>,
+        looked_up: &mut BTreeMap<String, OwnerState>,
     ) -> Result<(), Error> {
         for owner in owners {
             let state = match resource_of(&owner) {
                 Some(resource) => look_up_owner(&self.client, resource, &owner, &object.meta().namespace).await?,
                 None => {
                     let (kind, api_version) = (&owner.kind, &owner.api_version);
-                    tracing::info!(object = %object.meta().key(), kind, api_version, "owner of an unknown kind: left alone");
+                    tracing::info!(object = %object.meta().key(), kind, api_version, "owner of an unknown kind: the object is kept");
                     OwnerState::Solid
                 }
             };
             if state == OwnerState::Absent {
                 self.graph().mark_absent(&owner.uid);
             }
-            asked.insert(owner.uid, state);
+            looked_up.insert(owner.uid, state);
         }
         Ok(())
     }
@@ -127,8 +127,8 @@ impl Collector {
     async fn orphan_dependents(&self, owner: &GraphObject) -> Result<(), Error> {
         let dependents: Vec<GraphObject> = self.graph().dependents(owner.uid()).cloned().collect();
         for dependent in &dependents {
-            let is_it = |position: &usize| dependent.owners()[*position].uid == owner.uid();
-            let positions: Vec<usize> = (0..dependent.owners().len()).filter(is_it).collect();
+            let is_owner = |position: &usize| dependent.owners()[*position].uid == owner.uid();
+            let positions: Vec<usize> = (0..dependent.owners().len()).filter(is_owner).collect();
             remove_owner_refs(&self.client, dependent, &positions).await?;
         }
         Ok(())

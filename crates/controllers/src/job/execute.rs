@@ -41,13 +41,13 @@ pub enum AfterStep {
     VerifyPods,
 }
 
-/// A step that failed, wholly or in part. The Job is retried with back-off and decided anew.
+/// A step that failed, wholly or in part. The Job is reconciled again with back-off.
 #[derive(Debug, Error)]
 #[allow(missing_docs)] // The variants name the step that failed.
 pub enum StepError {
     #[error("cannot compile the workload")]
     Compile(#[source] workloadbuilder::BuildError),
-    #[error("cannot delete an object that has to go")]
+    #[error("cannot delete a scheduling object")]
     DeleteObject(#[source] kube::Error),
     #[error("cannot create the workload")]
     CreateWorkload(#[source] kube::Error),
@@ -72,13 +72,13 @@ pub enum StepError {
     WriteStatus(#[source] kube::Error),
     #[error("cannot remove the tracking finalizer of a pod")]
     RemoveFinalizer(#[source] kube::Error),
-    #[error("cannot adopt a pod or let go of it")]
+    #[error("cannot adopt or release a pod")]
     ClaimPod(#[source] kube::Error),
-    #[error("cannot ask for the job")]
+    #[error("cannot read the job")]
     ReadJob(#[source] kube::Error),
-    #[error("cannot ask for the pods")]
+    #[error("cannot read the pods")]
     ReadPods(#[source] kube::Error),
-    #[error("cannot ask for an owner of the job")]
+    #[error("cannot read an owner of the job")]
     ReadOwner(#[source] kube::Error),
 }
 
@@ -128,7 +128,7 @@ impl StepError {
     /// Whether the cache of pods may differ from the server in a way that no event corrects.
     pub fn needs_pod_verification(&self) -> bool {
         match self {
-            StepError::CreatePods { may_exist: unsure, .. } => *unsure,
+            StepError::CreatePods { may_exist, .. } => *may_exist,
             // The pod is not as the cache shows it.
             StepError::RemoveFinalizer(_) | StepError::ClaimPod(_) => true,
             _ => false,
@@ -145,7 +145,7 @@ impl StepError {
 pub async fn execute(ctx: &JobContext, observed: &JobSnapshot, step: NextStep) -> Result<AfterStep, StepError> {
     let job = &observed.job;
     match step {
-        NextStep::DeleteObject(made) => delete_object(ctx, job, &made).await,
+        NextStep::DeleteObject(object) => delete_object(ctx, job, &object).await,
         NextStep::CreateWorkload(workload) => create_workload(ctx, job, &workload).await,
         NextStep::CreatePodGroup(group) => create_pod_group(ctx, job, &group).await,
         NextStep::SetMinCount(min_count) => set_min_count(ctx, job, &min_count).await,
@@ -155,22 +155,22 @@ pub async fn execute(ctx: &JobContext, observed: &JobSnapshot, step: NextStep) -
         NextStep::CreatePods(slots, group) => pods::create(ctx, observed, &slots, group.as_ref()).await,
         NextStep::DeleteWithoutCounting(pods) => {
             // The finalizer goes first: a pod that the controller deletes is not a failure of the Job.
-            let held: Vec<_> = pods.iter().filter(|pod| has_tracking_finalizer(pod)).cloned().collect();
-            remove_tracking_finalizers(ctx, &held).await?;
+            let tracked: Vec<_> = pods.iter().filter(|pod| has_tracking_finalizer(pod)).cloned().collect();
+            remove_tracking_finalizers(ctx, &tracked).await?;
             pods::delete_all(ctx, job, &pods).await
         }
         NextStep::DeleteAndCount(pods) => pods::delete_all(ctx, job, &pods).await,
-        NextStep::WriteStatus(status, news) => write_status(ctx, job, &status, &news).await,
+        NextStep::WriteStatus(status, events) => write_status(ctx, job, &status, &events).await,
         NextStep::RemoveFinalizers(pods) => {
-            let then = remove_tracking_finalizers(ctx, &pods).await?;
+            let after = remove_tracking_finalizers(ctx, &pods).await?;
             // The finalizer of a pod is removed once, so each failure is counted once here.
-            let shape = JobParams::of(job, &ctx.config);
-            let actions = pods.iter().filter_map(|pod| shape.as_ref()?.failure_policy_action(pod));
+            let params = JobParams::of(job, &ctx.config);
+            let actions = pods.iter().filter_map(|pod| params.as_ref()?.failure_policy_action(pod));
             actions.for_each(|action| ctx.metrics.job.failure_handled(action.name()));
-            Ok(then)
+            Ok(after)
         }
-        NextStep::RecordEvent(news) => {
-            record_event(ctx, job, &news);
+        NextStep::RecordEvent(event) => {
+            record_event(ctx, job, &event);
             Ok(AfterStep::AwaitEvents)
         }
         NextStep::Wait(_) => Ok(AfterStep::AwaitEvents),
@@ -178,12 +178,12 @@ pub async fn execute(ctx: &JobContext, observed: &JobSnapshot, step: NextStep) -
 }
 
 /// Deletes an object of ours. The event of its deletion enqueues the Job; until then nothing else is decided.
-async fn delete_object(ctx: &JobContext, job: &JobView, made: &ManagedObject) -> Result<AfterStep, StepError> {
-    let (kind, path) = kind_and_path(made);
-    let options = json!({ "preconditions": { "uid": made.meta().uid }, "propagationPolicy": "Background" });
+async fn delete_object(ctx: &JobContext, job: &JobView, object: &ManagedObject) -> Result<AfterStep, StepError> {
+    let (kind, path) = kind_and_path(object);
+    let options = json!({ "preconditions": { "uid": object.meta().uid }, "propagationPolicy": "Background" });
     match delete(&ctx.client, &path, &options).await {
         Ok(_) => {
-            let message = format!("Deleted {kind}: {}", made.meta().name);
+            let message = format!("Deleted {kind}: {}", object.meta().name);
             record_normal(ctx, job, &format!("{kind}Deleted"), "Delete", &message);
         }
         Err(error) if is_not_found(&error) => {}
@@ -192,10 +192,10 @@ async fn delete_object(ctx: &JobContext, job: &JobView, made: &ManagedObject) ->
     Ok(AfterStep::AwaitEvents)
 }
 
-fn kind_and_path(made: &ManagedObject) -> (&'static str, String) {
-    let (resource, meta) = match made {
-        ManagedObject::Workload(_) => (WorkloadView::RESOURCE, made.meta()),
-        ManagedObject::PodGroup(_) => (PodGroupView::RESOURCE, made.meta()),
+fn kind_and_path(object: &ManagedObject) -> (&'static str, String) {
+    let (resource, meta) = match object {
+        ManagedObject::Workload(_) => (WorkloadView::RESOURCE, object.meta()),
+        ManagedObject::PodGroup(_) => (PodGroupView::RESOURCE, object.meta()),
     };
     (resource.kind, resource.object_path(&meta.key()))
 }
@@ -203,10 +203,10 @@ fn kind_and_path(made: &ManagedObject) -> (&'static str, String) {
 async fn create_workload(ctx: &JobContext, job: &JobView, workload: &Workload) -> Result<AfterStep, StepError> {
     let path = WorkloadView::RESOURCE.collection_path(&job.metadata.namespace);
     match post(&ctx.client, &path, workload).await {
-        Ok(answer) => {
-            record_normal(ctx, job, "WorkloadCreated", "Create", &format!("Created Workload: {}", answer.name));
+        Ok(response) => {
+            record_normal(ctx, job, "WorkloadCreated", "Create", &format!("Created Workload: {}", response.name));
             ctx.metrics.job.workload_created(job, ctx.clock.now());
-            ctx.workloads.wait_for_revision(answer.revision).await;
+            ctx.workloads.wait_for_revision(response.revision).await;
             Ok(AfterStep::DecideAgain)
         }
         Err(error) => {
@@ -231,9 +231,9 @@ async fn create_workload(ctx: &JobContext, job: &JobView, workload: &Workload) -
 async fn create_pod_group(ctx: &JobContext, job: &JobView, group: &PodGroup) -> Result<AfterStep, StepError> {
     let path = PodGroupView::RESOURCE.collection_path(&job.metadata.namespace);
     match post(&ctx.client, &path, group).await {
-        Ok(answer) => {
-            record_normal(ctx, job, "PodGroupCreated", "Create", &format!("Created PodGroup: {}", answer.name));
-            ctx.pod_groups.wait_for_revision(answer.revision).await;
+        Ok(response) => {
+            record_normal(ctx, job, "PodGroupCreated", "Create", &format!("Created PodGroup: {}", response.name));
+            ctx.pod_groups.wait_for_revision(response.revision).await;
             warn_missing_parent(ctx, job, group).await;
             Ok(AfterStep::DecideAgain)
         }
@@ -262,8 +262,8 @@ async fn warn_missing_parent(ctx: &JobContext, job: &JobView, group: &PodGroup) 
     if let Ok(None) = read::<CompositePodGroupView>(&ctx.client, &key).await {
         let name = group.metadata.name.as_deref().unwrap_or_default();
         let message = format!(
-            "annotation {PARENT_COMPOSITE_POD_GROUP_ANNOTATION}: there is no CompositePodGroup {parent}, below which PodGroup {name} \
-             hangs: create it, or make the Job with the name of one that is there"
+            "annotation {PARENT_COMPOSITE_POD_GROUP_ANNOTATION}: PodGroup {name} has the parent CompositePodGroup {parent}, which \
+             does not exist: create it, or recreate the Job with the name of an existing one"
         );
         record_warning(ctx, job, "ParentGroupNotFound", "Create", &message);
     }
@@ -277,7 +277,7 @@ async fn set_min_count(ctx: &JobContext, job: &JobView, change: &MinCountUpdate)
     let (kind, path) = kind_and_path(&change.object);
     let body =
         json!([uid_precondition(change.object.meta()), { "op": "replace", "path": field, "value": change.min_count }]);
-    let answer = patch(&ctx.client, &path, PatchKind::Json, &body).await.map_err(|error| {
+    let response = patch(&ctx.client, &path, PatchKind::Json, &body).await.map_err(|error| {
         let (name, count) = (&change.object.meta().name, change.min_count);
         let message = format!("Error setting minCount of {kind} {name} to {count}: {}", message(&error));
         record_warning(ctx, job, "FailedMinCountUpdate", "Update", &message);
@@ -285,8 +285,8 @@ async fn set_min_count(ctx: &JobContext, job: &JobView, change: &MinCountUpdate)
     })?;
     let key = change.object.meta().key();
     match &change.object {
-        ManagedObject::Workload(_) => wait_until_cached(&ctx.workloads, &key, answer.revision).await,
-        ManagedObject::PodGroup(_) => wait_until_cached(&ctx.pod_groups, &key, answer.revision).await,
+        ManagedObject::Workload(_) => wait_until_cached(&ctx.workloads, &key, response.revision).await,
+        ManagedObject::PodGroup(_) => wait_until_cached(&ctx.pod_groups, &key, response.revision).await,
     }
     Ok(AfterStep::DecideAgain)
 }
@@ -300,13 +300,13 @@ async fn set_expected_count(
     let path = PodGroupView::RESOURCE.object_path(&meta.key());
     let field = format!("/metadata/annotations/{}", PodGroupView::EXPECTED_COUNT_ANNOTATION.replace('/', "~1"));
     let body = json!([uid_precondition(meta), { "op": "add", "path": field, "value": change.count.to_string() }]);
-    let answer = patch(&ctx.client, &path, PatchKind::Json, &body).await.map_err(|error| {
+    let response = patch(&ctx.client, &path, PatchKind::Json, &body).await.map_err(|error| {
         let (name, count) = (&meta.name, change.count);
         let message = format!("Error setting the expected count of PodGroup {name} to {count}: {}", message(&error));
         record_warning(ctx, job, "FailedExpectedCountUpdate", "Update", &message);
         StepError::SetExpectedCount(error)
     })?;
-    wait_until_cached(&ctx.pod_groups, &meta.key(), answer.revision).await;
+    wait_until_cached(&ctx.pod_groups, &meta.key(), response.revision).await;
     Ok(AfterStep::DecideAgain)
 }
 
@@ -314,7 +314,7 @@ async fn set_expected_count(
 /// and again. If its event was lost, the kind is listed again.
 async fn wait_until_cached<V: View>(cache: &Cache<V>, key: &ObjectKey, revision: Revision) {
     cache.wait_for_revision(revision).await;
-    if cache.get(key).is_some_and(|held| held.meta().resource_version < revision) {
+    if cache.get(key).is_some_and(|cached| cached.meta().resource_version < revision) {
         cache.relist().await;
     }
 }
@@ -323,7 +323,7 @@ async fn write_status(
     ctx: &JobContext,
     job: &JobView,
     status: &JobStatusView,
-    news: &[JobEvent],
+    events: &[JobEvent],
 ) -> Result<AfterStep, StepError> {
     let path = format!("{}/status", JobView::RESOURCE.object_path(&job.metadata.key()));
     let body = json!({
@@ -331,21 +331,21 @@ async fn write_status(
         "metadata": { "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version },
         "status": status_patch(status),
     });
-    let answer = match patch(&ctx.client, &path, PatchKind::Merge, &body).await {
+    let response = match patch(&ctx.client, &path, PatchKind::Merge, &body).await {
         Err(error) if is_conflict(&error) => {
             catch_up(&ctx.client, &ctx.jobs, &job.metadata.key()).await.map_err(StepError::WriteStatus)?;
             return Err(StepError::WriteStatus(error));
         }
-        answer => answer.map_err(StepError::WriteStatus)?,
+        response => response.map_err(StepError::WriteStatus)?,
     };
     ctx.metrics.job.status_written(job, status);
-    news.iter().for_each(|news| record_event(ctx, job, news));
-    if answer.revision == job.metadata.resource_version {
+    events.iter().for_each(|event| record_event(ctx, job, event));
+    if response.revision == job.metadata.resource_version {
         // Deciding again would lead to the same write for ever.
-        tracing::error!(job = %job.metadata.key(), "the server keeps another status than the one written");
+        tracing::error!(job = %job.metadata.key(), "the server stores another status than the one written");
         return Ok(AfterStep::AwaitEvents);
     }
-    ctx.jobs.wait_for_revision(answer.revision).await;
+    ctx.jobs.wait_for_revision(response.revision).await;
     Ok(AfterStep::DecideAgain)
 }
 
@@ -395,9 +395,9 @@ fn uid_precondition(meta: &MetaView) -> Value {
     json!({ "op": "test", "path": "/metadata/uid", "value": meta.uid })
 }
 
-fn record_event(ctx: &JobContext, job: &JobView, news: &JobEvent) {
-    let kind = if news.warning { EventKind::Warning } else { EventKind::Normal };
-    ctx.recorder.event(&ObjectRef::of(job), kind, &news.reason, "Reconcile", &news.message);
+fn record_event(ctx: &JobContext, job: &JobView, event: &JobEvent) {
+    let kind = if event.warning { EventKind::Warning } else { EventKind::Normal };
+    ctx.recorder.event(&ObjectRef::of(job), kind, &event.reason, "Reconcile", &event.message);
 }
 
 fn record_normal(ctx: &JobContext, job: &JobView, reason: &str, action: &str, message: &str) {

@@ -1,30 +1,30 @@
-//! What a Job asks for, with the API's defaults filled in, and the wire names the Job controller uses.
+//! The Job's spec with the API's defaults, and the wire names of the Job controller.
 
 use api::views::{Condition, ContainerStatusView, JobView, PodGroupView, PodPhase, PodView};
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, SuccessPolicy};
 
 use super::Config;
 
-/// The controller's name: in `spec.managedBy`, in events, and in the annotation on the objects it makes.
+/// The controller's name: in `spec.managedBy`, in Events, and in the annotation on the objects it creates.
 pub const CONTROLLER_NAME: &str = PodGroupView::JOB_CONTROLLER;
 /// `spec.managedBy` of a Job that is ours, if it is set at all.
 pub const MANAGED_BY: &str = "kubernetes.io/job-controller";
-/// Annotation on Workloads and PodGroups made by a controller of ours: which one.
+/// Annotation on Workloads and PodGroups: which of our controllers created it.
 pub const MANAGED_BY_ANNOTATION: &str = PodGroupView::MANAGED_BY_ANNOTATION;
 /// Finalizer that keeps a pod until its end is in the Job's counts.
 pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Annotation and label with a pod's completion index.
 pub const INDEX_KEY: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Annotation with the number of failures of a pod's index before it; only where indexes have limits of their own.
+/// Annotation with the number of earlier failures of the pod's index. Only Jobs with limits per index set it.
 pub const FAILURES_KEY: &str = "batch.kubernetes.io/job-index-failure-count";
-/// The same for failures that a rule ignores; absent where there were none.
+/// The same for failures that a rule ignores. Absent if there were none.
 pub const IGNORED_FAILURES_KEY: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// How completions are told apart.
+/// NonIndexed or Indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionMode {
-    /// All pods are alike.
+    /// Pods have no index.
     NonIndexed,
     /// Each index from 0 to `completions - 1` must succeed once.
     Indexed {
@@ -36,13 +36,13 @@ pub enum CompletionMode {
 /// How often each index may fail (KEP-3850).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerIndexLimits {
-    /// An index that fails more often is given up.
+    /// An index that fails more often has failed for good.
     pub backoff_limit: i32,
-    /// More indexes than this that are given up end the Job; `None`: it goes on with the others.
+    /// More failed indexes than this end the Job; `None`: it continues with the others.
     pub max_failed_indexes: Option<i32>,
 }
 
-/// The numbers and rules a Job is run by.
+/// The numbers and rules of a Job.
 #[derive(Clone, Debug)]
 pub struct JobParams<'a> {
     /// NonIndexed or Indexed.
@@ -59,17 +59,17 @@ pub struct JobParams<'a> {
     pub replaces_ended_only: bool,
     /// Containers are restarted in place, and restarts count toward the limit.
     pub restarts_in_place: bool,
-    /// What single failures mean.
+    /// Rules for failed pods.
     pub failure_policy: Option<&'a PodFailurePolicy>,
-    /// When an Indexed Job has succeeded before all its indexes have.
+    /// When an Indexed Job succeeds before all its indexes have.
     pub success_policy: Option<&'a SuccessPolicy>,
     /// The limits of single indexes, of an Indexed Job that has them.
     pub per_index_limits: Option<PerIndexLimits>,
-    /// Whether pods that others put out of the way have failed.
+    /// Whether disrupted pods count as failed.
     pub counts_disruptions: bool,
     /// At most this many pods are created, deleted or released in one step.
     pub max_pods_per_sync: usize,
-    /// At most this many pods whose end is recorded wait to be counted.
+    /// At most this many uids are in `status.uncountedTerminatedPods`.
     pub max_uncounted_pods: usize,
 }
 
@@ -83,11 +83,9 @@ impl<'a> JobParams<'a> {
             Some(_) => return None,
         };
         let is_indexed = mode != CompletionMode::NonIndexed;
-        let failures_max = spec.backoff_limit_per_index.filter(|_| is_indexed);
-        let per_index = failures_max.map(|failures_max| PerIndexLimits {
-            backoff_limit: failures_max,
-            max_failed_indexes: spec.max_failed_indexes,
-        });
+        let backoff_limit = spec.backoff_limit_per_index.filter(|_| is_indexed);
+        let per_index = backoff_limit
+            .map(|backoff_limit| PerIndexLimits { backoff_limit, max_failed_indexes: spec.max_failed_indexes });
         Some(JobParams {
             completion_mode: mode,
             completions: spec.completions,
@@ -112,7 +110,7 @@ impl<'a> JobParams<'a> {
         (0..completions).contains(&index).then_some(index)
     }
 
-    /// Whether the end of this pod can be counted: on an Indexed Job only a pod with a valid index is.
+    /// Whether the end of this pod can be counted. An Indexed Job counts only pods with a valid index.
     pub fn is_countable(&self, pod: &PodView) -> bool {
         self.completion_mode == CompletionMode::NonIndexed || self.index_of(pod).is_some()
     }
@@ -120,8 +118,8 @@ impl<'a> JobParams<'a> {
     /// Whether the pod counts as failed. Unless the Job replaces only ended pods, one that is being deleted has
     /// failed already, whatever its containers still do.
     pub fn has_failed(&self, pod: &PodView) -> bool {
-        let gone_for_us = pod.metadata.is_deleting() && !self.replaces_ended_only;
-        pod.status.phase == PodPhase::Failed || (gone_for_us && pod.status.phase != PodPhase::Succeeded)
+        let is_replaced = pod.metadata.is_deleting() && !self.replaces_ended_only;
+        pod.status.phase == PodPhase::Failed || (is_replaced && pod.status.phase != PodPhase::Succeeded)
     }
 }
 
@@ -145,17 +143,17 @@ pub fn is_terminating(pod: &PodView) -> bool {
     !pod.is_finished() && pod.metadata.is_deleting()
 }
 
-/// Whether the pod's end is still to be counted (or its Job has not let go of it yet).
+/// Whether the pod has the tracking finalizer: its end is not counted, or the finalizer is not removed yet.
 pub fn has_tracking_finalizer(pod: &PodView) -> bool {
     pod.metadata.has_finalizer(TRACKING_FINALIZER)
 }
 
-/// How often these containers were restarted. Wider than the counts, which anybody may write who writes a pod's status.
+/// How often these containers were restarted. Wider than one count: a pod's status may have any values.
 pub fn restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusView>) -> i64 {
     statuses.map(|status| i64::from(status.restart_count)).sum()
 }
 
-/// Ready to serve.
+/// Whether the pod is ready.
 pub fn is_ready(pod: &PodView) -> bool {
     Condition::is_true(&pod.status.conditions, "Ready")
 }

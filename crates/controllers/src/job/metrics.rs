@@ -1,4 +1,4 @@
-//! What the Job controller counts. Names and labels are upstream's where upstream has the metric.
+//! The metrics of the Job controller. Names and labels are upstream's where upstream has the metric.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::job_params::{has_tracking_finalizer, is_terminating};
 use super::next_step::NextStep;
 use super::status::indexes::Indexes;
 
-/// The counters of the Job controller. Clones count into the same.
+/// The metrics of the Job controller. Clones share the same metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(Arc<MetricFamilies>);
 
@@ -112,36 +112,44 @@ fn sync_histogram() -> Histogram {
 }
 
 impl Metrics {
-    /// Has `registry` tell what is counted.
+    /// Registers the metrics in `registry`.
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics::default();
-        let it = &*metrics.0;
+        let families = &*metrics.0;
         let job = registry.sub_registry_with_prefix("job_controller");
         // The library appends `_total` to counters and the unit to names.
-        job.register("job_syncs", "Times a Job was looked at until nothing was left to do", it.syncs.clone());
-        let duration = "How long that took";
-        job.register_with_unit("job_sync_duration", duration, Unit::Seconds, it.sync_durations.clone());
-        job.register("jobs_finished", "Jobs that reached their end", it.jobs_finished.clone());
-        job.register("job_pods_finished", "Pods whose end is in a Job's counts", it.pods_finished.clone());
-        job.register("job_pods_creation", "Pods made, by reason, and those refused", it.pods_created.clone());
-        job.register("job_finished_indexes", "Indexes that succeeded or failed", it.indexes_finished.clone());
+        job.register("job_syncs", "Reconciles of Jobs, each until nothing is left to do", families.syncs.clone());
+        let duration = "Duration of reconciles of Jobs";
+        job.register_with_unit("job_sync_duration", duration, Unit::Seconds, families.sync_durations.clone());
+        job.register("jobs_finished", "Jobs that are complete or failed", families.jobs_finished.clone());
+        job.register("job_pods_finished", "Pods whose end is in a Job's counts", families.pods_finished.clone());
+        job.register(
+            "job_pods_creation",
+            "Pods created and pods refused by the server, by reason",
+            families.pods_created.clone(),
+        );
+        job.register("job_finished_indexes", "Indexes that succeeded or failed", families.indexes_finished.clone());
         let by_policy = "Failed pods for which podFailurePolicy had a rule";
-        job.register("pod_failures_handled_by_failure_policy", by_policy, it.failures_by_policy.clone());
-        let tracked = "Ended pods that a Job held (add) and let go (delete)";
-        job.register("terminated_pods_tracking_finalizer", tracked, it.pods_tracked.clone());
-        job.register("jobs_by_external_controller", "Jobs that others manage", it.externally_managed_jobs.clone());
-        let stale = "Times nothing was decided about a Job because the cache may have lacked its own writes";
-        job.register("stale_sync_skips", stale, it.stale_syncs.clone());
+        job.register("pod_failures_handled_by_failure_policy", by_policy, families.failures_by_policy.clone());
+        let tracked = "Ended pods with the tracking finalizer (add), and those whose finalizer was removed (delete)";
+        job.register("terminated_pods_tracking_finalizer", tracked, families.pods_tracked.clone());
+        job.register(
+            "jobs_by_external_controller",
+            "Jobs with spec.managedBy of another controller",
+            families.externally_managed_jobs.clone(),
+        );
+        let stale = "Reconciles without a decision, because the cache may lack writes of the controller";
+        job.register("stale_sync_skips", stale, families.stale_syncs.clone());
         registry.register_with_unit(
             "workload_creation_duration",
-            "From a Job's creation, which is known to the second, to its Workload being there",
+            "Time from the creation of a Job (in whole seconds) to the creation of its Workload",
             Unit::Seconds,
-            it.workload_creations.clone(),
+            families.workload_creations.clone(),
         );
         metrics
     }
 
-    /// A Job was looked at, with this outcome.
+    /// A Job was reconciled, with this result.
     pub fn synced(&self, sync: &SyncAttempt, now: Timestamp, is_success: bool) {
         let Some(completion_mode) = sync.completion_mode else { return };
         let result = if is_success { "success" } else { "error" };
@@ -150,7 +158,7 @@ impl Metrics {
         self.0.syncs.get_or_create(&labels).inc();
     }
 
-    /// The status of `job` was replaced: what it counts more than before happened.
+    /// The status of `job` was replaced: counts the difference.
     pub fn status_written(&self, job: &JobView, status: &JobStatusView) {
         let completion_mode = completion_mode(job);
         let (old, completions) = (&job.status, job.spec.completions.unwrap_or(i32::MAX));
@@ -163,17 +171,17 @@ impl Metrics {
         let backoff_limit = if job.spec.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
         let count = |text: &str| Indexes::parse(text, completions).len();
         if completion_mode == INDEXED {
-            let given_up = |status: &JobStatusView| status.failed_indexes.as_deref().map_or(0, count);
+            let failed_indexes = |status: &JobStatusView| status.failed_indexes.as_deref().map_or(0, count);
             for (result, before, after) in [
                 ("succeeded", count(&old.completed_indexes), count(&status.completed_indexes)),
-                ("failed", given_up(old), given_up(status)),
+                ("failed", failed_indexes(old), failed_indexes(status)),
             ] {
                 let labels = IndexLabels { status: result, backoffLimit: backoff_limit };
                 add(&self.0.indexes_finished, &labels, before, after);
             }
         }
         for (kind, result) in [("Complete", "succeeded"), ("Failed", "failed")] {
-            let end = status.conditions.iter().find(|it| it.kind == kind && it.status == "True");
+            let end = status.conditions.iter().find(|condition| condition.kind == kind && condition.status == "True");
             if let Some(end) = end.filter(|_| !Condition::is_true(&old.conditions, kind)) {
                 let labels = FinishedLabels { completion_mode, result, reason: end.reason.clone() };
                 self.0.jobs_finished.get_or_create(&labels).inc();
@@ -181,22 +189,22 @@ impl Metrics {
         }
     }
 
-    /// So many pods were made for `job`, and so many refused, while these were its pods.
-    pub fn pods_created(&self, job: &JobView, pods: &[Arc<PodView>], made: usize, refused: usize) {
+    /// Pods were created for `job` or refused, while these were its pods.
+    pub fn pods_created(&self, job: &JobView, pods: &[Arc<PodView>], created: usize, refused: usize) {
         let reason = creation_reason(job, pods);
-        for (status, count) in [("succeeded", made), ("failed", refused)] {
+        for (status, count) in [("succeeded", created), ("failed", refused)] {
             if count > 0 {
                 self.0.pods_created.get_or_create(&CreationLabels { reason, status }).inc_by(count as u64);
             }
         }
     }
 
-    /// A rule of `podFailurePolicy` said what to do about a failed pod: `Count`, `FailIndex`, `FailJob` or `Ignore`.
+    /// A rule of `podFailurePolicy` matched a failed pod. Actions are `Count`, `FailIndex`, `FailJob` and `Ignore`.
     pub fn failure_handled(&self, action: &str) {
         self.0.failures_by_policy.get_or_create(&ActionLabels { action: action.to_owned() }).inc();
     }
 
-    /// A pod changed: counts ended pods that come to be held, and those that are let go.
+    /// A pod changed: counts ended pods with the tracking finalizer, and those whose finalizer was removed.
     pub fn pod_changed(&self, change: &CacheChange<PodView>) {
         let is_tracked = |pod: &Option<Arc<PodView>>| {
             pod.as_ref().is_some_and(|pod| pod.is_finished() && has_tracking_finalizer(pod))
@@ -209,19 +217,19 @@ impl Metrics {
         self.0.pods_tracked.get_or_create(&EventLabels { event }).inc();
     }
 
-    /// A Job came that another controller manages.
+    /// A Job was created that another controller manages.
     pub fn job_externally_managed(&self, controller_name: &str) {
         let labels = ControllerLabels { controller_name: controller_name.to_owned() };
         self.0.externally_managed_jobs.get_or_create(&labels).inc();
     }
 
-    /// The cache of pods was found to lack some, or may: nothing is decided before the server was asked.
-    // Upstream: also where the cache is only late, which here is waited for within the same look.
+    /// The cache of pods lacks some, or may: pods are listed on the server before the next decision.
+    // Upstream: also where the cache is only late. Here the same reconcile waits for it.
     pub fn stale_sync(&self) {
         self.0.stale_syncs.get_or_create(&KindLabels { group: "", resource: "pods" }).inc();
     }
 
-    /// The Workload of `job` is there.
+    /// The Workload of `job` was created.
     pub fn workload_created(&self, job: &JobView, now: Timestamp) {
         if let Some(created) = job.metadata.creation_timestamp {
             self.0.workload_creations.observe(since(created, now).as_secs_f64());
@@ -229,7 +237,7 @@ impl Metrics {
     }
 }
 
-/// One look at a Job, from its key being taken until nothing is left to do.
+/// One reconcile of a Job, until nothing is left to do.
 #[derive(Debug)]
 pub struct SyncAttempt {
     began: Timestamp,
@@ -238,7 +246,7 @@ pub struct SyncAttempt {
     action: SyncAction,
 }
 
-/// The most that a look led to.
+/// What a reconcile did; the later ones have precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SyncAction {
     Reconciling,
@@ -248,12 +256,12 @@ enum SyncAction {
 }
 
 impl SyncAttempt {
-    /// It begins now.
+    /// A reconcile that begins now.
     pub fn begin(now: Timestamp) -> SyncAttempt {
         SyncAttempt { began: now, completion_mode: None, action: SyncAction::Reconciling }
     }
 
-    /// `job` takes `step`.
+    /// Records a step for `job`.
     pub fn record_step(&mut self, job: &JobView, step: &NextStep) {
         self.completion_mode = Some(completion_mode(job));
         let action = match step {
@@ -283,7 +291,7 @@ fn completion_mode(job: &JobView) -> &'static str {
     if job.spec.completion_mode.as_deref() == Some(INDEXED) { INDEXED } else { "NonIndexed" }
 }
 
-/// Whether a pod is made because others failed or go; how soon that is allowed is the Job's `podReplacementPolicy`.
+/// Whether a pod replaces one that failed or is being deleted; the Job's `podReplacementPolicy` decides which.
 fn creation_reason(job: &JobView, pods: &[Arc<PodView>]) -> &'static str {
     let is_lost = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Failed || is_terminating(pod);
     if job.status.failed == 0 && !pods.iter().any(is_lost) {
@@ -295,7 +303,7 @@ fn creation_reason(job: &JobView, pods: &[Arc<PodView>]) -> &'static str {
     }
 }
 
-/// A clock that was set back has no time pass.
+/// From `then` to `now`; zero if the clock was set back.
 fn since(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(then)).unwrap_or_default()
 }

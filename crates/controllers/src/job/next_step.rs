@@ -101,13 +101,13 @@ pub fn next_step(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Resu
     }
     let tally = Tally::of(job, &params, &observed.pods);
     let outcome = job_outcome(job, &params, &tally, now);
-    let goes_on = outcome.is_none() && !job.metadata.is_deleting();
+    let is_running = outcome.is_none() && !job.metadata.is_deleting();
 
-    let mut scheduled = None;
+    let mut scheduling_state = None;
     let mut retries = IndexRetries::default();
-    let mut after = None;
+    let mut after_status = None;
     let mut recheck = deadline_in(job, &params, now).filter(|_| outcome.is_none());
-    if goes_on {
+    if is_running {
         let mut found = adapt_to_server(scheduling(observed, gates, config)?, observed, gates)?;
         if let Scheduling::NeedsPodGroup(group) = &mut found {
             expected_count::adjust_new(group, &params, &tally);
@@ -124,7 +124,7 @@ pub fn next_step(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Resu
                 if is_unstarted_and_large(job, &params, &slots)
                     || is_counting_batch_full(observed, &params, &retries) =>
             {
-                after = Some(NextStep::CreatePods(slots, group));
+                after_status = Some(NextStep::CreatePods(slots, group));
             }
             Some(step) => return Ok(step),
             None => {}
@@ -134,7 +134,7 @@ pub fn next_step(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Resu
             _ => None,
         };
         recheck = [recheck, pause, owner_lookup_due_in(observed, &found, config)].into_iter().flatten().min();
-        scheduled = Some(found);
+        scheduling_state = Some(found);
     }
     if outcome.as_ref().is_some_and(|outcome| outcome.is_in_status) && !job.metadata.is_deleting() {
         let active: Vec<_> = observed.pods.iter().filter(|pod| is_active(pod)).cloned().collect();
@@ -143,17 +143,17 @@ pub fn next_step(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Resu
         }
     }
     let findings = JobEvaluation { params: &params, tally: &tally, retries: &retries, outcome: outcome.as_ref() };
-    let free = remove_finalizers(pods_to_remove_finalizer(observed, &findings));
-    if let Some(step) = free.as_ref().filter(|_| goes_on && !observed.blocked) {
-        // Their ends are in the written status, and of a Job that goes on they decide nothing more. Were they let go only
-        // once the status is as it should be, those of a Job whose pods come and go all the time would wait for its end.
+    let finalizer_removal = remove_finalizers(pods_to_remove_finalizer(observed, &findings));
+    if let Some(step) = finalizer_removal.as_ref().filter(|_| is_running && !observed.blocked) {
+        // The ends of these pods are in the written status and decide nothing more while the Job runs. If they waited until
+        // the status is up to date, the finalizers of a Job whose pods end all the time would stay until its end.
         return Ok(step.clone());
     }
-    let (status, news) = next_status(observed, &findings, scheduled.as_ref());
+    let (status, events) = next_status(observed, &findings, scheduling_state.as_ref());
     if status != job.status {
-        return Ok(NextStep::WriteStatus(Box::new(status), news));
+        return Ok(NextStep::WriteStatus(Box::new(status), events));
     }
-    Ok(free.or(after).unwrap_or(NextStep::Wait(recheck)))
+    Ok(finalizer_removal.or(after_status).unwrap_or(NextStep::Wait(recheck)))
 }
 
 fn unknown_completion_mode(job: &JobView) -> JobEvent {
@@ -163,9 +163,9 @@ fn unknown_completion_mode(job: &JobView) -> JobEvent {
 
 /// When the owners of a child that waits for an owner's Workload are read again.
 fn owner_lookup_due_in(observed: &JobSnapshot, found: &Scheduling, config: &Config) -> Option<Duration> {
-    let waits = matches!(found, Scheduling::Blocked(waits) if waits.reason == Fallback::PARENT_NOT_FOUND);
-    let known = observed.owner_chain.as_ref().filter(|_| waits)?;
-    Some(known.due_in(observed.now, config.retry))
+    let waits = matches!(found, Scheduling::Blocked(blocked) if blocked.reason == Fallback::PARENT_NOT_FOUND);
+    let chain = observed.owner_chain.as_ref().filter(|_| waits)?;
+    Some(chain.due_in(observed.now, config.retry))
 }
 
 /// Whether a full batch of pods is to be created for a Job without `startTime`. Creating the first pods of a large Job
@@ -194,15 +194,15 @@ fn adopt_or_release(observed: &JobSnapshot, config: &Config) -> Option<NextStep>
 }
 
 /// What a running Job lacks, in creation order.
-fn creation_step(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) -> Option<NextStep> {
-    match (scheduled, planned) {
-        (Scheduling::NeedsRemoval(made), _) => Some(NextStep::DeleteObject(made.clone())),
+fn creation_step(job: &JobView, scheduling: &Scheduling, planned: &PodPlan) -> Option<NextStep> {
+    match (scheduling, planned) {
+        (Scheduling::NeedsRemoval(object), _) => Some(NextStep::DeleteObject(object.clone())),
         (Scheduling::NeedsWorkload(workload), _) => Some(NextStep::CreateWorkload(workload.clone())),
         (Scheduling::NeedsPodGroup(group), _) => Some(NextStep::CreatePodGroup(group.clone())),
         (Scheduling::NeedsMinCount(min_count), _) => Some(NextStep::SetMinCount(min_count.clone())),
         (_, PodPlan::Delete(pods)) => Some(NextStep::DeleteWithoutCounting(pods.clone())),
         // The condition that explains the pods is written before the first of them.
-        (Scheduling::Join(JoinedGroup { fallback: Some(lost), .. }), _) if !lost.is_in_status(job) => None,
+        (Scheduling::Join(JoinedGroup { fallback: Some(fallback), .. }), _) if !fallback.is_in_status(job) => None,
         (Scheduling::Join(group), PodPlan::Create(slots)) => {
             Some(NextStep::CreatePods(slots.clone(), Some(group.clone())))
         }

@@ -41,7 +41,7 @@ pub struct JobSnapshot {
     pub namespace_label: Option<GroupsLabel>,
     /// The time.
     pub now: Timestamp,
-    /// Whether a create or a finalizer removal for this Job has just failed. Counting goes on.
+    /// Whether a create or a finalizer removal for this Job has just failed. Counting continues.
     pub blocked: bool,
     /// Whether the server serves Workloads and PodGroups.
     pub serves_groups: bool,
@@ -59,25 +59,25 @@ pub struct CountedPods {
 
 impl CountedPods {
     fn of(ctx: &JobContext, job: &JobView, pods: &[Arc<PodView>], now: Timestamp) -> CountedPods {
-        let apart = PodView::counted_index_value(&job.metadata.uid);
-        let mut settled =
-            CountedPods { count: ctx.pods.count(&PodView::BY_CONTROLLER, &apart), ..CountedPods::default() };
-        if settled.count > 0 && needs_last_success(job, pods, ctx.config.pod_backoff.max, now) {
-            let pods = ctx.pods.by_index(&PodView::BY_CONTROLLER, &apart);
-            settled.last_finished_at = pods.iter().map(|pod| finished_at(pod)).max();
+        let index_value = PodView::counted_index_value(&job.metadata.uid);
+        let mut counted =
+            CountedPods { count: ctx.pods.count(&PodView::BY_CONTROLLER, &index_value), ..CountedPods::default() };
+        if counted.count > 0 && needs_last_success(job, pods, ctx.config.pod_backoff.max, now) {
+            let pods = ctx.pods.by_index(&PodView::BY_CONTROLLER, &index_value);
+            counted.last_finished_at = pods.iter().map(|pod| finished_at(pod)).max();
         }
-        settled
+        counted
     }
 }
 
 /// Whether a failed pod can still delay its replacement. If so, the time of the last success matters, and finding it reads
 /// all counted pods. A failure longer ago than the longest back-off delays nothing, and a Job with limits per index has a
 /// back-off per index.
-fn needs_last_success(job: &JobView, pods: &[Arc<PodView>], wait_max: Duration, now: Timestamp) -> bool {
+fn needs_last_success(job: &JobView, pods: &[Arc<PodView>], max_backoff: Duration, now: Timestamp) -> bool {
     let failed = pods.iter().filter(|pod| pod.status.phase == PodPhase::Failed);
     let latest = failed.map(|pod| finished_at(pod)).max();
     let is_recent = |failed: Timestamp| {
-        now.duration_since(failed) < SignedDuration::try_from(wait_max).unwrap_or(SignedDuration::MAX)
+        now.duration_since(failed) < SignedDuration::try_from(max_backoff).unwrap_or(SignedDuration::MAX)
     };
     job.spec.backoff_limit_per_index.is_none() && latest.is_some_and(is_recent)
 }
@@ -95,11 +95,11 @@ pub fn observe(ctx: &JobContext, owners: &OwnerCache, key: &ObjectKey, uid: &str
     let controlled = ctx.pods.by_index(&PodView::BY_CONTROLLER, uid);
     let claims = claim(&job, controlled, uncontrolled(&job, &ctx.pods));
     let mode = management_mode(&job, &ctx.gates, &ctx.config.child_owners);
-    let known = owners.get(&job).filter(|_| mode == ManagementMode::ManagePodGroupOnly);
-    let workloads = workloads_of(ctx, &job, mode, known.as_deref());
+    let owner_chain = owners.get(&job).filter(|_| mode == ManagementMode::ManagePodGroupOnly);
+    let workloads = workloads_of(ctx, &job, mode, owner_chain.as_deref());
     let mut pod_groups: Vec<_> = workloads.iter().flat_map(|workload| groups_of(ctx, workload)).collect();
     pod_groups.retain(|group| match mode {
-        // Siblings share the parent's Workload; the controller tells their groups apart.
+        // Siblings share the parent's Workload; each PodGroup is controlled by its Job.
         ManagementMode::ManagePodGroupOnly => is_controlled_by(&group.metadata, uid) && !group.metadata.is_deleting(),
         ManagementMode::JoinNamed => !group.metadata.is_deleting(),
         _ => !group.metadata.is_deleting() && belongs_to(&group.metadata, JobView::RESOURCE.kind, uid),
@@ -110,15 +110,15 @@ pub fn observe(ctx: &JobContext, owners: &OwnerCache, key: &ObjectKey, uid: &str
     let named_group = named_group.and_then(|name| ctx.pod_groups.get(&ObjectKey::new(&key.namespace, name)));
     let namespace = ctx.namespaces.get(&ObjectKey::new("", &key.namespace));
     let now = ctx.clock.now();
-    let settled = CountedPods::of(ctx, &job, &claims.own, now);
+    let counted_pods = CountedPods::of(ctx, &job, &claims.own, now);
     Some(JobSnapshot {
         job,
         pods: claims.own,
-        counted_pods: settled,
+        counted_pods,
         to_release: claims.to_release,
         to_adopt: claims.to_adopt,
         workloads,
-        owner_chain: known,
+        owner_chain,
         pod_groups,
         named_group,
         namespace_label: namespace.and_then(|namespace| GroupsLabel::of(&namespace.metadata)),
@@ -144,8 +144,9 @@ pub(super) fn workloads_of(
         let reference = controller_ref(&job.metadata.namespace, owner);
         let mut workloads = ctx.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, &reference);
         workloads.retain(|workload| {
-            let may_go = mode == ManagementMode::ManagePodGroupOnly;
-            (may_go || !workload.metadata.is_deleting()) && belongs_to(&workload.metadata, &owner.kind, &owner.uid)
+            let may_be_deleting = mode == ManagementMode::ManagePodGroupOnly;
+            (may_be_deleting || !workload.metadata.is_deleting())
+                && belongs_to(&workload.metadata, &owner.kind, &owner.uid)
         });
         workloads
     };
@@ -183,21 +184,21 @@ mod tests {
     use crate::job::tests::{at, job, pod};
 
     #[test]
-    fn the_last_success_is_asked_for_only_while_a_failure_may_hold_something_up() {
+    fn the_last_success_is_read_only_while_a_failure_may_delay_a_pod() {
         let plain = || job(json!({}));
         let per_index = || job(json!({ "completionMode": "Indexed", "completions": 2, "backoffLimitPerIndex": 1 }));
         for (case, job, pods, want) in [
             ("no failure", plain(), vec![pod("a").succeeded_at(100), pod("b").running()], false),
             ("one just now", plain(), vec![pod("a").failed_at(999)], true),
-            ("one within the longest wait", plain(), vec![pod("a").failed_at(401)], true),
+            ("one within the longest back-off", plain(), vec![pod("a").failed_at(401)], true),
             ("one longer ago", plain(), vec![pod("a").failed_at(400), pod("b").failed_at(3)], false),
             ("the latest counts", plain(), vec![pod("a").failed_at(3), pod("b").failed_at(500)], true),
-            ("one on a clock that went ahead", plain(), vec![pod("a").failed_at(2000)], true),
-            ("each index waits by itself", per_index(), vec![pod("a").index(0).failed_at(999)], false),
+            ("one in the future", plain(), vec![pod("a").failed_at(2000)], true),
+            ("each index has its own back-off", per_index(), vec![pod("a").index(0).failed_at(999)], false),
         ] {
             let pods: Vec<_> = pods.into_iter().map(|pod| pod.build()).collect();
-            let asks = needs_last_success(&job.0, &pods, Duration::from_secs(600), at(1000));
-            assert_eq!(asks, want, "{case}");
+            let needs = needs_last_success(&job.0, &pods, Duration::from_secs(600), at(1000));
+            assert_eq!(needs, want, "{case}");
         }
     }
 }

@@ -92,7 +92,7 @@ async fn requeue_on_new_kinds(mut capabilities: Capabilities, queue: &WorkQueue<
     loop {
         if !capabilities.serves(WorkloadView::RESOURCE) || !capabilities.serves(PodGroupView::RESOURCE) {
             tracing::warn!(
-                "the API server does not serve Workload and PodGroup in scheduling.k8s.io/v1beta1: Jobs that ask for a \
+                "the API server does not serve Workload and PodGroup in scheduling.k8s.io/v1beta1: Jobs that need a \
                  group wait, others get plain pods"
             );
         }
@@ -102,7 +102,7 @@ async fn requeue_on_new_kinds(mut capabilities: Capabilities, queue: &WorkQueue<
 }
 
 async fn work(queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: &OwnerCache) {
-    let memory = &ReconcileState { expectations: Expectations::default(), owners };
+    let state = &ReconcileState { expectations: Expectations::default(), owners };
     let reconcile_key = |key: WorkKey| {
         let span = key.span();
         async move {
@@ -111,7 +111,7 @@ async fn work(queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: &OwnerCache)
             let result = match &key {
                 WorkKey::Job { key: job, uid } => {
                     let mut sync = SyncAttempt::begin(ctx.clock.now());
-                    let result = reconcile(ctx, queue, memory, &key, job, uid, &mut sync).await;
+                    let result = reconcile(ctx, queue, state, &key, job, uid, &mut sync).await;
                     ctx.metrics.job.synced(&sync, ctx.clock.now(), result.is_ok());
                     result
                 }
@@ -140,7 +140,7 @@ fn log_retry(key: &WorkKey, error: &StepError) {
     }
 }
 
-/// What is known beside the caches. All of it can be asked for again.
+/// State outside the caches. All of it can be read from the server again.
 struct ReconcileState<'a> {
     expectations: Expectations,
     owners: &'a OwnerCache,
@@ -156,18 +156,18 @@ async fn reconcile(
     uid: &str,
     sync: &mut SyncAttempt,
 ) -> Result<(), StepError> {
-    let ReconcileState { expectations: doubts, owners } = state;
-    // Set once something could not be created, let go or asked for: pods that have ended are counted and let go all the same.
+    let ReconcileState { expectations, owners } = state;
+    // Set when a create, a finalizer removal or a read of an owner failed. Ended pods are counted all the same.
     let mut blocked: Option<StepError> = None;
     for _ in 0..MAX_STEPS {
-        if let Some(held) = ctx.jobs.get(job).filter(|held| held.metadata.uid == uid) {
-            doubts.verify(ctx, &held).await?;
+        if let Some(cached) = ctx.jobs.get(job).filter(|cached| cached.metadata.uid == uid) {
+            expectations.verify(ctx, &cached).await?;
             if blocked.is_none() {
-                blocked = owners.refresh(ctx, &held).await.err();
+                blocked = owners.refresh(ctx, &cached).await.err();
             }
         }
         let Some(mut observed) = observe(ctx, owners, job, uid) else {
-            doubts.forget(uid);
+            expectations.forget(uid);
             return remove_leftover_finalizers(ctx, job, uid).await;
         };
         observed.blocked = blocked.is_some();
@@ -184,7 +184,7 @@ async fn reconcile(
         }
         let done = execute(ctx, &observed, step).await;
         if matches!(&done, Ok(AfterStep::VerifyPods)) || done.as_ref().is_err_and(StepError::needs_pod_verification) {
-            doubts.mark_uncertain(uid);
+            expectations.mark_uncertain(uid);
             ctx.metrics.job.stale_sync();
         }
         match done {
@@ -201,11 +201,11 @@ async fn reconcile(
 /// Removes the tracking finalizer from the pods of a Job that is gone. Otherwise they could never be deleted.
 async fn remove_leftover_finalizers(ctx: &JobContext, job: &ObjectKey, uid: &str) -> Result<(), StepError> {
     let pods = ctx.pods.by_index(&PodView::BY_CONTROLLER, uid);
-    let held: Vec<_> = pods.into_iter().filter(|pod| has_tracking_finalizer(pod)).collect();
-    if held.is_empty() || !is_job_gone(ctx, job, uid).await? {
+    let tracked: Vec<_> = pods.into_iter().filter(|pod| has_tracking_finalizer(pod)).collect();
+    if tracked.is_empty() || !is_job_gone(ctx, job, uid).await? {
         return Ok(());
     }
-    for batch in held.chunks(ctx.config.max_pods_per_sync) {
+    for batch in tracked.chunks(ctx.config.max_pods_per_sync) {
         remove_tracking_finalizers(ctx, batch).await?;
     }
     Ok(())
@@ -251,13 +251,13 @@ async fn watch_pods(mut cursor: Cursor<PodView>, queue: &WorkQueue<WorkKey>, ctx
         if !is_relevant(&change) {
             continue;
         }
-        let wake = |job: WorkKey| queue.add_after(job, ctx.config.sync_batch);
+        let enqueue = |job: WorkKey| queue.add_after(job, ctx.config.sync_batch);
         for pod in change.old.iter().chain(&change.new) {
             let owner = pod.metadata.controller().filter(|owner| is_job(owner));
-            owner.into_iter().for_each(|owner| wake(key_of_owner(&pod.metadata.namespace, owner)));
+            owner.into_iter().for_each(|owner| enqueue(key_of_owner(&pod.metadata.namespace, owner)));
         }
         let Some(pod) = change.new.filter(|pod| pod.metadata.controller().is_none()) else { continue };
-        adopters(&pod, &ctx.jobs).iter().for_each(|job| wake(key_of(&job.metadata)));
+        adopters(&pod, &ctx.jobs).iter().for_each(|job| enqueue(key_of(&job.metadata)));
         if has_tracking_finalizer(&pod) {
             queue.add(WorkKey::Orphan(pod.metadata.key()));
         }
@@ -272,8 +272,8 @@ fn is_relevant(change: &CacheChange<PodView>) -> bool {
         (pod.status.phase, is_ready(pod), pod.metadata.is_deleting(), has_tracking_finalizer(pod), restarts(statuses))
     };
     let (before, after) = (&old.metadata, &new.metadata);
-    let changed_hands = before.owner_references != after.owner_references || before.labels != after.labels;
-    changed_hands || counted(old) != counted(new)
+    let owner_or_labels_changed = before.owner_references != after.owner_references || before.labels != after.labels;
+    owner_or_labels_changed || counted(old) != counted(new)
 }
 
 async fn watch_workloads(
@@ -291,10 +291,12 @@ async fn watch_workloads(
 /// The label of a namespace about groups can matter to each of its Jobs without a group.
 async fn watch_namespaces(queue: &WorkQueue<WorkKey>, ctx: &JobContext) {
     let mut cursor = ctx.namespaces.subscribe();
-    let said = |namespace: &Option<Arc<NamespaceView>>| namespace.as_ref().and_then(|it| GroupsLabel::of(&it.metadata));
+    let label = |namespace: &Option<Arc<NamespaceView>>| {
+        namespace.as_ref().and_then(|namespace| GroupsLabel::of(&namespace.metadata))
+    };
     loop {
         let change = cursor.next().await;
-        if said(&change.old) != said(&change.new) {
+        if label(&change.old) != label(&change.new) {
             let name = &change.latest().metadata.name;
             let jobs = ctx.jobs.all();
             jobs.iter().filter(|job| job.metadata.namespace == *name).for_each(|job| queue.add(key_of(&job.metadata)));
@@ -323,8 +325,9 @@ async fn watch_pod_groups(queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: 
         }
         let named = ctx.jobs.by_index(&JobView::BY_TEMPLATE_GROUP, &group.metadata.key().to_string());
         named.iter().for_each(|job| queue.add(key_of(&job.metadata)));
-        let origin = group.spec.workload_ref.as_ref();
-        let workload = origin.and_then(|origin| ctx.workloads.get(&ObjectKey::new(namespace, &origin.workload_name)));
+        let reference = group.spec.workload_ref.as_ref();
+        let workload =
+            reference.and_then(|reference| ctx.workloads.get(&ObjectKey::new(namespace, &reference.workload_name)));
         workload.into_iter().for_each(|workload| enqueue_jobs_of(&workload, queue, ctx, owners));
     }
 }
@@ -332,24 +335,24 @@ async fn watch_pod_groups(queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: 
 /// Enqueues the Jobs that name a Workload, the Job in its `controllerRef`, and the descendants of that owner.
 fn enqueue_jobs_of(workload: &WorkloadView, queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: &OwnerCache) {
     let namespace = &workload.metadata.namespace;
-    let wake = |jobs: &[Arc<JobView>]| jobs.iter().for_each(|job| queue.add(key_of(&job.metadata)));
-    wake(&ctx.jobs.by_index(&JobView::BY_WORKLOAD_REF, &workload.metadata.key().to_string()));
+    let enqueue = |jobs: &[Arc<JobView>]| jobs.iter().for_each(|job| queue.add(key_of(&job.metadata)));
+    enqueue(&ctx.jobs.by_index(&JobView::BY_WORKLOAD_REF, &workload.metadata.key().to_string()));
     let Some(reference) = &workload.spec.controller_ref else { return };
     let controlled_by = |uid: &String| ctx.jobs.by_index(&JobView::BY_CONTROLLER, uid);
     if reference.kind == "Job" && reference.api_group.as_deref() == Some("batch") {
         let job = ctx.jobs.get(&ObjectKey::new(namespace, &reference.name));
-        wake(job.as_slice());
-        job.iter().for_each(|job| wake(&controlled_by(&job.metadata.uid)));
+        enqueue(job.as_slice());
+        job.iter().for_each(|job| enqueue(&controlled_by(&job.metadata.uid)));
     } else {
         let is_child = |job: &Arc<JobView>| {
             let parent = job.metadata.controller();
             job.metadata.namespace == *namespace
                 && parent.is_some_and(|parent| parent.kind == reference.kind && parent.name == reference.name)
         };
-        wake(&ctx.jobs.all().into_iter().filter(is_child).collect::<Vec<_>>());
+        enqueue(&ctx.jobs.all().into_iter().filter(is_child).collect::<Vec<_>>());
     }
     let named = (WorkloadView::BY_CONTROLLER_REF.values)(workload);
-    named.iter().flat_map(|owner| owners.parents_below(owner)).for_each(|parent| wake(&controlled_by(&parent)));
+    named.iter().flat_map(|owner| owners.parents_below(owner)).for_each(|parent| enqueue(&controlled_by(&parent)));
 }
 
 fn key_of(job: &MetaView) -> WorkKey {

@@ -1,5 +1,5 @@
-//! What may be chosen about the scheduling objects of Jobs: by the configuration for all of them, by a label for a
-//! namespace or for one Job.
+//! Settings for the scheduling objects of Jobs: in the configuration for all of them, by a label for a namespace or for
+//! one Job.
 
 use api::batch::scheduling::JobIntent;
 use api::gates::Gates;
@@ -9,7 +9,7 @@ use super::Config;
 
 pub use api::batch::scheduling::GROUPS_LABEL;
 
-/// What Jobs get that say nothing about scheduling.
+/// What Jobs without `spec.scheduling` get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainJobs {
     /// A Workload and a PodGroup with the Basic policy.
@@ -20,7 +20,7 @@ pub enum PlainJobs {
 }
 
 impl PlainJobs {
-    /// Reads the form of configuration files.
+    /// Parses the value in a configuration file.
     pub fn parse(text: &str) -> Option<PlainJobs> {
         match text {
             "basic" => Some(PlainJobs::Basic),
@@ -30,18 +30,18 @@ impl PlainJobs {
     }
 }
 
-/// What becomes of the objects of a Job that is suspended.
+/// What happens to the objects of a suspended Job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnSuspend {
     /// They stay, and the resumed Job uses them again.
     #[default]
     Keep,
-    /// They go once no pod runs any more, with what they hold; the resumed Job gets new ones.
+    /// They are deleted once no pod runs any more; the resumed Job gets new ones.
     Delete,
 }
 
 impl OnSuspend {
-    /// Reads the form of configuration files.
+    /// Parses the value in a configuration file.
     pub fn parse(text: &str) -> Option<OnSuspend> {
         match text {
             "keep" => Some(OnSuspend::Keep),
@@ -51,15 +51,15 @@ impl OnSuspend {
     }
 }
 
-/// Kinds whose Jobs are children: their scheduling objects are the parent's affair. All other Jobs are roots.
+/// Kinds whose Jobs are children: the parent manages their scheduling objects. All other Jobs are roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildOwners(pub Vec<String>);
 
 impl ChildOwners {
-    /// Stands for every kind.
+    /// Every kind.
     pub const ALL: &str = "*";
 
-    /// Whether a Job with this controlling owner is a child. A CronJob is never a parent: it does not look after the
+    /// Whether a Job with this controlling owner is a child. A CronJob is never a parent: it does not manage the
     /// objects of its Jobs (S000-13, S004-22).
     // Upstream: any controlling owner counts as a parent, and so a CronJob's Jobs get no objects.
     pub fn include(&self, owner: &OwnerRef) -> bool {
@@ -67,7 +67,7 @@ impl ChildOwners {
     }
 }
 
-/// Whether the owner is a CronJob, which is nobody's parent.
+/// Whether the owner is a CronJob, which is never a parent.
 pub(super) fn is_cron_job(owner: &OwnerRef) -> bool {
     owner.kind == "CronJob" && owner.api_version.starts_with("batch/")
 }
@@ -78,17 +78,17 @@ impl Default for ChildOwners {
     }
 }
 
-/// What a label says.
+/// The value of the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupsLabel {
-    /// Jobs get objects, whatever the configuration says of Jobs like these.
+    /// Jobs get objects, whatever the configuration is.
     Enabled,
-    /// Jobs that do not ask for them in their spec get none.
+    /// Jobs without `spec.scheduling` get none.
     Disabled,
 }
 
 impl GroupsLabel {
-    /// Reads the label; another value than the two says nothing.
+    /// Parses the label; other values are ignored.
     pub fn of(meta: &MetaView) -> Option<GroupsLabel> {
         match meta.labels.get(GROUPS_LABEL)?.as_str() {
             "enabled" => Some(GroupsLabel::Enabled),
@@ -98,8 +98,8 @@ impl GroupsLabel {
     }
 }
 
-/// Whether a root Job is to have a Workload and a PodGroup. What the Job itself asks for counts more than its namespace,
-/// and that more than the configuration.
+/// Whether a root Job gets a Workload and a PodGroup. The Job has precedence over its namespace, and the namespace over the
+/// configuration.
 pub fn wants_objects(job: &JobView, namespace: Option<GroupsLabel>, gates: &Gates, config: &Config) -> bool {
     let intent = JobIntent::from(job);
     if intent.scheduling.is_some() {

@@ -5,13 +5,13 @@
 mod decisions; // tables: one observation, one step
 mod policies; // the same for rules about failures and successes
 mod indexed; // the same for limits of each index, and for Jobs that grow and shrink
-mod extremes; // numbers that no Job comes to by itself
+mod extremes; // the largest and smallest numbers
 mod server_compat; // a server that lacks kinds or drops fields
-mod groups; // scheduling objects: created, found, followed, left alone
+mod groups; // scheduling objects: created, found, updated, or not ours
 mod expected_count; // how many pods a gang can still have
 mod settings; // settings, labels, named Workloads, suspension
-mod turnover; // pods that come and go faster than they are counted
-mod crash_recovery; // a world in memory that crashes: counts stay exact
+mod turnover; // pods that end faster than they are counted
+mod crash_recovery; // a controller that crashes: counts stay exact
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl JobBuilder {
     }
 }
 
-/// A pending pod of the Job that holds the tracking finalizer; its uid is its name.
+/// A pending pod of the Job with the tracking finalizer; its uid is its name.
 pub(crate) fn pod(name: &str) -> PodBuilder {
     let mut pod = PodView::default();
     pod.metadata.name = name.to_owned();
@@ -121,7 +121,7 @@ impl PodBuilder {
         self.deleted_at(0, 0)
     }
 
-    /// To be gone at that second, which was asked for so long before.
+    /// Must be gone at that second; the deletion was requested `grace` seconds earlier.
     pub fn deleted_at(mut self, second: i64, grace: i32) -> Self {
         self.0.metadata.deletion_timestamp = Some(at(second));
         self.0.metadata.deletion_grace_period_seconds = Some(grace);
@@ -143,7 +143,7 @@ impl PodBuilder {
         self
     }
 
-    /// A pod of an index that has failed so often before.
+    /// A pod of an index that has failed this often before.
     pub fn failed_before(self, failed: i32, ignored: i32) -> Self {
         let pod = self.annotation(FAILURES_KEY, &failed.to_string());
         if ignored == 0 { pod } else { pod.annotation(IGNORED_FAILURES_KEY, &ignored.to_string()) }
@@ -163,7 +163,7 @@ impl PodBuilder {
         self.condition_at(kind, status, 0)
     }
 
-    /// Put out of the way, for this reason.
+    /// With a true `DisruptionTarget` for this reason.
     pub fn disrupted(self, reason: &str) -> Self {
         let mut pod = self.condition("DisruptionTarget", "True");
         pod.0.status.conditions.last_mut().unwrap().reason = reason.to_owned();
@@ -231,12 +231,11 @@ fn terminated(container: &str, code: i32, second: i64) -> ContainerStatusView {
 }
 
 pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> JobSnapshot {
-    // Nobody is above its parent.
-    let known = job.0.metadata.controller().map(|parent| {
-        let mut lineage = OwnerChain::from(parent.clone());
-        lineage
-            .record_lookup(OwnerLookup::Found(Box::new(MetaView { uid: parent.uid.clone(), ..MetaView::default() })));
-        Arc::new(CachedOwnerChain { chain: lineage, lookups: 1, looked_up_at: at(now) })
+    // The parent has no owner.
+    let owner_chain = job.0.metadata.controller().map(|parent| {
+        let mut chain = OwnerChain::from(parent.clone());
+        chain.record_lookup(OwnerLookup::Found(Box::new(MetaView { uid: parent.uid.clone(), ..MetaView::default() })));
+        Arc::new(CachedOwnerChain { chain, lookups: 1, looked_up_at: at(now) })
     });
     JobSnapshot {
         job: Arc::new(job.0),
@@ -246,7 +245,7 @@ pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> JobS
         to_release: Vec::new(),
         to_adopt: Vec::new(),
         workloads: Vec::new(),
-        owner_chain: known,
+        owner_chain,
         pod_groups: Vec::new(),
         namespace_label: None,
         now: at(now),
@@ -264,19 +263,19 @@ pub(crate) fn plain_step(observed: &JobSnapshot) -> NextStep {
 pub(crate) fn plain_step_with(observed: &JobSnapshot, config: &Config) -> NextStep {
     let mut observed = observed.clone();
     let mut job = (*observed.job).clone();
-    job.spec.template.scheduling_group = Some("brought-along".to_owned());
+    job.spec.template.scheduling_group = Some("from-template".to_owned());
     observed.job = Arc::new(job);
     next_step(&observed, &Gates::default(), config).unwrap()
 }
 
-/// What is decided in each case: name, Job, pods, second, step.
+/// Checks the step in each case: name, Job, pods, second, step.
 pub(crate) fn assert_steps(rows: Vec<(&str, JobBuilder, Vec<PodBuilder>, i64, &str)>) {
     for (case, job, pods, now, want) in rows {
         assert_eq!(step_text(&plain_step(&observed(job, pods, now))), want, "{case}");
     }
 }
 
-/// The same, one status write further.
+/// Applies a status write to the snapshot.
 pub(crate) fn apply_status(seen: &mut JobSnapshot, step: NextStep) {
     let NextStep::WriteStatus(status, _) = step else { panic!("a status, not {}", step_text(&step)) };
     seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
@@ -286,9 +285,9 @@ pub(crate) fn apply_status(seen: &mut JobSnapshot, step: NextStep) {
 pub(crate) fn step_text(step: &NextStep) -> String {
     let names = |pods: &[Arc<PodView>]| pods.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>().join(" ");
     match step {
-        NextStep::Release(pods) => format!("disown {}", names(pods)),
+        NextStep::Release(pods) => format!("release {}", names(pods)),
         NextStep::Adopt(pods) => format!("adopt {}", names(pods)),
-        NextStep::DeleteObject(made) => format!("remove {}", made.meta().name),
+        NextStep::DeleteObject(object) => format!("delete {}", object.meta().name),
         NextStep::CreateWorkload(workload) => format!("create workload {}", workload.metadata.name.as_deref().unwrap()),
         NextStep::CreatePodGroup(group) => format!("create group {}", group.metadata.name.as_deref().unwrap()),
         NextStep::SetMinCount(change) => format!("set minCount {}", change.min_count),
@@ -298,28 +297,28 @@ pub(crate) fn step_text(step: &NextStep) -> String {
             let which = if indexes.is_empty() { slots.len().to_string() } else { format!("[{}]", indexes.join(" ")) };
             format!("create {which}{}", group.as_ref().map(|group| format!(" in {}", group.name)).unwrap_or_default())
         }
-        NextStep::DeleteWithoutCounting(pods) => format!("drop {}", names(pods)),
-        NextStep::DeleteAndCount(pods) => format!("stop {}", names(pods)),
-        NextStep::WriteStatus(status, news) => {
+        NextStep::DeleteWithoutCounting(pods) => format!("delete uncounted {}", names(pods)),
+        NextStep::DeleteAndCount(pods) => format!("delete {}", names(pods)),
+        NextStep::WriteStatus(status, events) => {
             let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
             let conditions = status.conditions.iter().filter(|condition| condition.status == "True");
             let conditions: Vec<&str> = conditions.map(|condition| condition.kind.as_str()).collect();
-            let news: Vec<&str> = news.iter().map(|news| news.reason.as_str()).collect();
+            let reasons: Vec<&str> = events.iter().map(|event| event.reason.as_str()).collect();
             let mut parts = vec![
                 format!("active={} succeeded={} failed={}", status.active, status.succeeded, status.failed),
                 format!("indexes={}", status.completed_indexes),
-                format!("given-up={}", status.failed_indexes.as_deref().unwrap_or_default()),
+                format!("failed-indexes={}", status.failed_indexes.as_deref().unwrap_or_default()),
                 format!("uncounted={}/{}", uncounted.succeeded.join("+"), uncounted.failed.join("+")),
                 conditions.join("+"),
-                news.iter().map(|reason| format!("!{reason}")).collect::<Vec<_>>().join(" "),
+                reasons.iter().map(|reason| format!("!{reason}")).collect::<Vec<_>>().join(" "),
             ];
             parts.retain(|part| !part.is_empty() && !part.ends_with('=') && part != "uncounted=/");
             format!("status {}", parts.join(" "))
         }
-        NextStep::RemoveFinalizers(pods) => format!("release {}", names(pods)),
-        NextStep::RecordEvent(news) => format!("report {}", news.reason),
-        NextStep::Wait(None) => "rest".to_owned(),
-        NextStep::Wait(Some(delay)) => format!("rest {}s", Duration::as_secs(delay)),
+        NextStep::RemoveFinalizers(pods) => format!("untrack {}", names(pods)),
+        NextStep::RecordEvent(event) => format!("report {}", event.reason),
+        NextStep::Wait(None) => "wait".to_owned(),
+        NextStep::Wait(Some(delay)) => format!("wait {}s", Duration::as_secs(delay)),
     }
 }
 
@@ -328,7 +327,7 @@ fn slot_text(slot: &PodSlot) -> Option<String> {
     let index = slot.index?;
     Some(match slot.prior_failures.unwrap_or_default() {
         IndexFailures { counted: 0, ignored: 0 } => index.to_string(),
-        IndexFailures { counted: failed, ignored: 0 } => format!("{index}({failed})"),
-        IndexFailures { counted: failed, ignored } => format!("{index}({failed}+{ignored})"),
+        IndexFailures { counted, ignored: 0 } => format!("{index}({counted})"),
+        IndexFailures { counted, ignored } => format!("{index}({counted}+{ignored})"),
     })
 }

@@ -1,4 +1,4 @@
-//! Deletes the objects in a namespace, and counts what is left.
+//! Deletes the objects in a namespace, and counts what remains.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use serde_json::json;
 use super::decide::{NamespaceContent, RemainingObjects};
 use super::kinds::{NamespacedKind, NamespacedKinds};
 
-/// Deletes everything in `namespace` that is not yet being deleted, and returns what is left. Pods go first: the
-/// objects they use stay as long as they run.
+/// Deletes everything in `namespace` that is not being deleted, and returns what remains. Pods are deleted first: the
+/// objects that they use stay while they run.
 pub async fn delete_content(client: &Client, namespace: &str, kinds: NamespacedKinds) -> NamespaceContent {
     let mut found = NamespaceContent { discovery_errors: kinds.failures, ..NamespaceContent::default() };
     let (pods, others): (Vec<NamespacedKind>, Vec<NamespacedKind>) =
@@ -40,7 +40,7 @@ async fn delete_kind(client: &Client, namespace: &str, kind: &NamespacedKind) ->
         return Ok(count(kind, &objects));
     }
     let path = kind.path(namespace);
-    // Whatever the default of the kind is: nothing in this namespace is to be left behind.
+    // Not the default of the kind, which may be to orphan dependents: nothing may remain in this namespace.
     let options = json!({ "propagationPolicy": "Background" });
     if kind.deletes_collections {
         // The response is a list, which is not read.

@@ -1,4 +1,4 @@
-//! What is known of a deleted namespace → the conditions it should have, and what to do next.
+//! The conditions that a deleted namespace should have, and what to do next.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,75 +10,74 @@ use jiff::SignedDuration;
 /// The finalizer of this controller, in `spec.finalizers`.
 pub const FINALIZER: &str = "kubernetes";
 
-/// What a look at a namespace has found.
+/// What was found in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceContent {
-    /// Why kinds could not be found out.
+    /// Errors of discovery.
     pub discovery_errors: Vec<String>,
-    /// Why objects could not be deleted.
+    /// Errors of deletes.
     pub deletion_errors: Vec<String>,
-    /// What is still there, a kind each.
+    /// The remaining objects, one entry per kind.
     pub remaining: Vec<RemainingObjects>,
 }
 
-/// Objects of one kind that are still there.
+/// Remaining objects of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemainingObjects {
     /// `plural.group`.
     pub kind: String,
     /// How many.
     pub count: usize,
-    /// Who holds how many of them.
+    /// How many of them have each finalizer.
     pub finalizers: BTreeMap<String, usize>,
 }
 
 impl NamespaceContent {
-    /// Whether it is certain that nothing is there.
+    /// Whether it is certain that nothing remains.
     pub fn is_empty(&self) -> bool {
         self.discovery_errors.is_empty() && self.deletion_errors.is_empty() && self.remaining.is_empty()
     }
 }
 
-/// What to do after a look.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceStep {
-    /// Something is there still: look again later.
+    /// Objects remain: reconcile again later.
     Recheck,
-    /// Nothing is there, but something may be on its way: look again after this time.
+    /// The namespace is empty, but a create may be in flight: reconcile again after this time.
     WaitBeforeFinalize(Duration),
-    /// Nothing is there and nothing can come.
+    /// The namespace is empty and stays so.
     Finalize,
 }
 
-/// Whether the namespace is being deleted, and it is our turn.
+/// Whether the namespace is being deleted and has our finalizer.
 pub fn awaits_finalize(namespace: &NamespaceView) -> bool {
-    namespace.metadata.is_deleting() && namespace.spec.finalizers.iter().any(|held| held == FINALIZER)
+    namespace.metadata.is_deleting() && namespace.spec.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
 }
 
 /// What to do after `found`.
 pub fn next_step(
     namespace: &NamespaceView,
     found: &NamespaceContent,
-    settle: Duration,
+    min_termination: Duration,
     now: Timestamp,
 ) -> NamespaceStep {
     if !found.is_empty() {
         return NamespaceStep::Recheck;
     }
     let deleted = namespace.metadata.deletion_timestamp.unwrap_or(now);
-    let closed_for = now.duration_since(deleted);
-    let open = SignedDuration::try_from(settle).unwrap_or(SignedDuration::MAX) - closed_for;
-    match Duration::try_from(open) {
+    let passed = now.duration_since(deleted);
+    let remaining = SignedDuration::try_from(min_termination).unwrap_or(SignedDuration::MAX) - passed;
+    match Duration::try_from(remaining) {
         Ok(wait) if !wait.is_zero() => NamespaceStep::WaitBeforeFinalize(wait),
         _ => NamespaceStep::Finalize,
     }
 }
 
-/// The conditions that say so, in upstream's words; `None` where the namespace has them already. Conditions of others
-/// stay.
+/// The conditions for `found`, with upstream's messages; `None` if the namespace has them. Other conditions stay.
 pub fn conditions(namespace: &NamespaceView, found: &NamespaceContent, now: Timestamp) -> Option<Vec<Condition>> {
-    let held = &namespace.status.conditions;
-    let mut conditions = held.clone();
+    let before = &namespace.status.conditions;
+    let mut conditions = before.clone();
     for mut wanted in desired_conditions(found) {
         match conditions.iter_mut().find(|condition| condition.kind == wanted.kind) {
             Some(condition) => {
@@ -90,7 +89,7 @@ pub fn conditions(namespace: &NamespaceView, found: &NamespaceContent, now: Time
             None => conditions.push(Condition { last_transition_time: Some(now), ..wanted }),
         }
     }
-    (conditions != *held).then_some(conditions)
+    (conditions != *before).then_some(conditions)
 }
 
 fn desired_conditions(found: &NamespaceContent) -> [Condition; 5] {
@@ -110,7 +109,7 @@ fn desired_conditions(found: &NamespaceContent) -> [Condition; 5] {
             ("DiscoveryFailed", format!("Discovery failed for some groups, {} failing: ", undiscovered.len())),
             undiscovered,
         ),
-        // Group versions come in no other form than the one that is read.
+        // Never true: group versions come from discovery, where they have one form only.
         problem(
             "NamespaceDeletionGroupVersionParsingFailure",
             ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
@@ -162,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    const SETTLE: Duration = Duration::from_secs(2);
+    const MIN_TERMINATION: Duration = Duration::from_secs(2);
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
@@ -184,21 +183,26 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_ends_when_it_is_empty_and_has_been_closed_for_a_while() {
+    fn an_empty_namespace_is_finalized_after_the_minimum_termination_time() {
         let failed = NamespaceContent { discovery_errors: vec!["x".to_owned()], ..NamespaceContent::default() };
         for (case, found, now, want) in [
             ("pods are left", pods(1), at(60), NamespaceStep::Recheck),
-            ("a kind may be hidden", failed, at(60), NamespaceStep::Recheck),
-            ("empty, but just closed", NamespaceContent::default(), at(0), NamespaceStep::WaitBeforeFinalize(SETTLE)),
+            ("discovery failed", failed, at(60), NamespaceStep::Recheck),
+            (
+                "empty, but just deleted",
+                NamespaceContent::default(),
+                at(0),
+                NamespaceStep::WaitBeforeFinalize(MIN_TERMINATION),
+            ),
             ("empty", NamespaceContent::default(), at(2), NamespaceStep::Finalize),
-            ("empty for long", NamespaceContent::default(), at(60), NamespaceStep::Finalize),
+            ("empty for a long time", NamespaceContent::default(), at(60), NamespaceStep::Finalize),
         ] {
-            assert_eq!(next_step(&namespace(), &found, SETTLE, now), want, "{case}");
+            assert_eq!(next_step(&namespace(), &found, MIN_TERMINATION, now), want, "{case}");
         }
     }
 
     #[test]
-    fn conditions_say_what_is_left_and_change_only_when_it_does() {
+    fn conditions_report_what_remains_and_change_only_with_it() {
         let mut namespace = namespace();
         let first = conditions(&namespace, &pods(2), at(1)).unwrap();
         assert_eq!(first.len(), 5);
@@ -215,6 +219,6 @@ mod tests {
         assert_eq!(conditions(&namespace, &pods(2), at(5)), None, "nothing new");
         let second = conditions(&namespace, &pods(1), at(5)).unwrap();
         assert_eq!(of(&second, "NamespaceContentRemaining").2, at(5));
-        assert_eq!(of(&second, "NamespaceDeletionContentFailure").2, at(1), "what stays keeps its time");
+        assert_eq!(of(&second, "NamespaceDeletionContentFailure").2, at(1), "an unchanged condition keeps its time");
     }
 }

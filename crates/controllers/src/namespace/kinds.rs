@@ -68,8 +68,8 @@ impl NamespacedKinds {
         };
         for ApiResource { name, namespaced, verbs, .. } in found.resources {
             let can = |verb: &str| verbs.iter().any(|known| known == verb);
-            let concerned = namespaced && !name.contains('/') && can("list") && can("delete");
-            if concerned && seen.insert((group.to_owned(), name.clone())) {
+            let is_deletable = namespaced && !name.contains('/') && can("list") && can("delete");
+            if is_deletable && seen.insert((group.to_owned(), name.clone())) {
                 let deletes_collections = can("deletecollection");
                 self.kinds.push(NamespacedKind {
                     group: group.to_owned(),

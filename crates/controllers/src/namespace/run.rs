@@ -66,7 +66,7 @@ async fn reconcile(ctx: &NamespaceContext, name: &str) -> Result<NamespaceStep, 
         let status = json!({ "status": { "conditions": conditions.iter().map(condition_json).collect::<Vec<_>>() } });
         match patch(client, &format!("{path}/status"), PatchKind::Merge, &status).await {
             // The next reconcile compares with what was just written.
-            Ok(answer) => namespaces.wait_for_revision(answer.revision).await,
+            Ok(response) => namespaces.wait_for_revision(response.revision).await,
             Err(error) if is_not_found(&error) => return Ok(NamespaceStep::Finalize),
             Err(error) => return Err(error),
         }
@@ -88,8 +88,8 @@ async fn finalize(client: &Client, path: &str, namespace: &NamespaceView) -> Res
     if document["metadata"]["uid"] != namespace.metadata.uid.as_str() {
         return Ok(());
     }
-    if let Some(held) = document["spec"]["finalizers"].as_array_mut() {
-        held.retain(|finalizer| finalizer != FINALIZER);
+    if let Some(finalizers) = document["spec"]["finalizers"].as_array_mut() {
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
     }
     match put(client, &format!("{path}/finalize"), &document).await {
         Err(error) if !is_not_found(&error) => Err(error),

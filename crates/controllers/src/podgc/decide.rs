@@ -1,4 +1,4 @@
-//! Which pods are to go, and why.
+//! Which pods are deleted, and why.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use api::views::{Condition, NodeView, PodView};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Why a pod goes.
+/// Why a pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodGcReason {
-    /// Its node is no more.
+    /// Its node is gone.
     Orphaned,
     /// It is being deleted, and its node was declared out of service.
     OutOfService,
-    /// It is being deleted, and no node has it.
+    /// It is being deleted, and is not bound.
     Unscheduled,
-    /// It has ended, and too many have.
+    /// It has ended, and too many ended pods exist.
     Terminated,
 }
 
@@ -31,7 +31,7 @@ impl PodGcReason {
     }
 }
 
-/// Why a pod that is being deleted goes at once, if it does: no kubelet will ever end it.
+/// Why a pod that is being deleted is deleted without grace: no kubelet will end it. `None` if one may.
 pub fn force_delete_reason(pod: &PodView, node: Option<&NodeView>) -> Option<PodGcReason> {
     if !pod.metadata.is_deleting() {
         return None;
@@ -43,7 +43,7 @@ pub fn force_delete_reason(pod: &PodView, node: Option<&NodeView>) -> Option<Pod
     }
 }
 
-/// Whether somebody has declared that nothing runs on the node any longer.
+/// Whether the node has the out-of-service taint and is not ready, so nothing runs on it.
 pub fn is_out_of_service(node: &NodeView) -> bool {
     let tainted = node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
     tainted && !Condition::is_true(&node.status.conditions, "Ready")
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_deleted_goes_when_no_kubelet_will_end_it() {
+    fn a_deleting_pod_that_no_kubelet_will_end_is_deleted_without_grace() {
         let taint = json!([{"key": OUT_OF_SERVICE, "effect": "NoExecute"}]);
         let node = |taints: &Value, ready: &str| {
             let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
@@ -88,14 +88,14 @@ mod tests {
         let dead = node(&taint, "Unknown");
         let none = json!([]);
         for (case, deleting, on, node, want) in [
-            ("nobody deletes it", false, "", None, None),
+            ("it is not being deleted", false, "", None, None),
             ("unbound", true, "", None, Some(PodGcReason::Unscheduled)),
-            ("its node has it", true, "n", Some(node(&none, "True")), None),
-            ("its node is away", true, "n", Some(node(&none, "Unknown")), None),
-            ("its node is declared dead, and is", true, "n", Some(dead.clone()), Some(PodGcReason::OutOfService)),
-            ("its node is declared dead, and is not", true, "n", Some(node(&taint, "True")), None),
-            ("it runs on a dead node", false, "n", Some(dead), None),
-            ("its node is missing: that takes a quarantine", true, "n", None, None),
+            ("its node is ready", true, "n", Some(node(&none, "True")), None),
+            ("its node is not ready", true, "n", Some(node(&none, "Unknown")), None),
+            ("its node is out of service", true, "n", Some(dead.clone()), Some(PodGcReason::OutOfService)),
+            ("its node has the taint, but is ready", true, "n", Some(node(&taint, "True")), None),
+            ("it is not being deleted, and its node is out of service", false, "n", Some(dead), None),
+            ("its node is missing: the quarantine comes first", true, "n", None, None),
         ] {
             let at = deleting.then_some("2026-01-01T00:00:00Z");
             let pod = pod(json!({"metadata": {"name": "p", "deletionTimestamp": at}, "spec": {"nodeName": on}}));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_ended_pods_the_evicted_and_the_oldest_go() {
+    fn ended_pods_beyond_the_threshold_are_deleted_evicted_and_oldest_first() {
         let ended = |name: &str, second: u32, reason: &str| {
             let made = format!("2026-01-01T00:00:{second:02}Z");
             let meta = json!({"name": name, "creationTimestamp": made});

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::decide::PodGcReason;
 
-/// Takes `pod` away, unless another has come to bear its name. A pod that is gone needs nothing more; one that changed
-/// meanwhile is an error, and to be looked at again.
+/// Deletes `pod`, but not another pod with its name. A pod that is gone is no error; one that changed meanwhile is, and is
+/// reconciled again.
 pub async fn mark_failed_and_delete(
     client: &Client,
     pod: &PodView,
@@ -24,7 +24,7 @@ pub async fn mark_failed_and_delete(
             patch(client, &format!("{path}/status"), PatchKind::Json, &failed_status_patch(pod, reason, now)).await;
         match failed {
             Err(error) if is_not_found(&error) => return Ok(()),
-            answer => answer?,
+            response => response?,
         };
     }
     let options = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": pod.metadata.uid } });
@@ -34,12 +34,12 @@ pub async fn mark_failed_and_delete(
     }
 }
 
-/// The phase, the generation that this is about, and for a pod that lost its node the condition by which its Job knows that it was not the pod's fault.
+/// The phase, the observed generation and, for a pod that lost its node, the condition that marks a disruption for its Job.
 fn failed_status_patch(pod: &PodView, reason: PodGcReason, now: Timestamp) -> Vec<Value> {
     let meta = &pod.metadata;
     let mut operations = vec![
         json!({ "op": "test", "path": "/metadata/uid", "value": meta.uid }),
-        // The positions below are those of this version.
+        // The position below is that of this version.
         json!({ "op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version }),
         json!({ "op": "add", "path": "/status/phase", "value": "Failed" }),
         json!({ "op": "add", "path": "/status/observedGeneration", "value": meta.generation }),
@@ -50,10 +50,10 @@ fn failed_status_patch(pod: &PodView, reason: PodGcReason, now: Timestamp) -> Ve
             "message": "PodGC: node no longer exists", "lastTransitionTime": rfc3339(now),
             "observedGeneration": meta.generation,
         });
-        let held = &pod.status.conditions;
-        operations.push(match held.iter().position(|condition| condition.kind == "DisruptionTarget") {
+        let conditions = &pod.status.conditions;
+        operations.push(match conditions.iter().position(|condition| condition.kind == "DisruptionTarget") {
             Some(at) => json!({ "op": "replace", "path": format!("/status/conditions/{at}"), "value": condition }),
-            None if held.is_empty() => json!({ "op": "add", "path": "/status/conditions", "value": [condition] }),
+            None if conditions.is_empty() => json!({ "op": "add", "path": "/status/conditions", "value": [condition] }),
             None => json!({ "op": "add", "path": "/status/conditions/-", "value": condition }),
         });
     }

@@ -184,11 +184,11 @@ async fn pods_to_delete(ctx: &PodGcContext, task: &PodGcTask) -> Result<Vec<(Arc
 }
 
 fn force_deletable(ctx: &PodGcContext, pods: Vec<Arc<PodView>>) -> Vec<(Arc<PodView>, PodGcReason)> {
-    let going = |pod: Arc<PodView>| {
+    let with_reason = |pod: Arc<PodView>| {
         let reason = force_delete_reason(&pod, node_of(ctx, &pod).as_deref())?;
         Some((pod, reason))
     };
-    pods.into_iter().filter_map(going).collect()
+    pods.into_iter().filter_map(with_reason).collect()
 }
 
 /// Whether the node is really gone. The cache of nodes may lag behind that of pods, so the server is read.

@@ -1,4 +1,4 @@
-//! Server, caches and controllers around a test. There is no scheduler: the test says what becomes of pods.
+//! Server, caches and controllers around a test. There is no scheduler: the test writes the phases of pods.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -37,12 +37,12 @@ pub async fn with_controllers<F: Future<Output = ()>>(test: impl FnOnce(TestCont
     with_restarts(None, test).await;
 }
 
-/// Runs `test` while the controllers die at any await point and start again with nothing in memory. `seed` draws when.
+/// Runs `test` while the controllers crash at random await points and start again without their memory.
 pub async fn with_crashing_controllers<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(TestControllers) -> F) {
     with_restarts(Some(Random::seeded(seed)), test).await;
 }
 
-async fn with_restarts<F: Future<Output = ()>>(lives: Option<Random>, test: impl FnOnce(TestControllers) -> F) {
+async fn with_restarts<F: Future<Output = ()>>(crashes: Option<Random>, test: impl FnOnce(TestControllers) -> F) {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::from_second(1_700_000_000).unwrap()));
     let random = Random::seeded(1);
     let store = Store::in_memory(HistoryLimits::default());
@@ -55,7 +55,7 @@ async fn with_restarts<F: Future<Output = ()>>(lives: Option<Random>, test: impl
     })
     .unwrap();
     let client = server.client(Identity { user: "test".to_owned(), groups: vec!["system:masters".to_owned()] });
-    let home = TestControllers {
+    let cluster = TestControllers {
         client: client.clone(),
         jobs: Cache::new(&[
             JobView::BY_CONTROLLER,
@@ -71,21 +71,21 @@ async fn with_restarts<F: Future<Output = ()>>(lives: Option<Random>, test: impl
     };
     let (recorder, events) = Recorder::new("job-controller", client.clone(), clock.clone(), random);
     let watch = ListWatchConfig::default;
-    let around = async {
+    let background = async {
         tokio::join!(
-            list_and_watch(client.clone(), home.jobs.clone(), watch()),
-            list_and_watch(client.clone(), home.pods.clone(), watch()),
-            list_and_watch(client.clone(), home.workloads.clone(), watch()),
-            list_and_watch(client.clone(), home.pod_groups.clone(), watch()),
-            list_and_watch(client.clone(), home.composite_pod_groups.clone(), watch()),
-            list_and_watch(client.clone(), home.namespaces.clone(), watch()),
-            run_with_restarts(lives, || run_controllers(home.clone(), clock.clone(), recorder.clone())),
+            list_and_watch(client.clone(), cluster.jobs.clone(), watch()),
+            list_and_watch(client.clone(), cluster.pods.clone(), watch()),
+            list_and_watch(client.clone(), cluster.workloads.clone(), watch()),
+            list_and_watch(client.clone(), cluster.pod_groups.clone(), watch()),
+            list_and_watch(client.clone(), cluster.composite_pod_groups.clone(), watch()),
+            list_and_watch(client.clone(), cluster.namespaces.clone(), watch()),
+            run_with_restarts(crashes, || run_controllers(cluster.clone(), clock.clone(), recorder.clone())),
             events,
         )
     };
     tokio::select! { biased;
-        () = test(home.clone()) => {}
-        _ = around => panic!("a controller ended"),
+        () = test(cluster.clone()) => {}
+        _ = background => panic!("a controller ended"),
     }
 }
 
@@ -107,7 +107,7 @@ async fn run_controllers(cluster: TestControllers, clock: Arc<dyn Clock>, record
     let TestControllers { client, jobs, pods, workloads, pod_groups, namespaces, .. } = cluster;
     let (config, gates) = (job::Config::default(), Gates::default());
     let capabilities = runtime::Capabilities::everything();
-    let parts = job::JobContext {
+    let job = job::JobContext {
         client,
         jobs,
         pods,
@@ -121,23 +121,23 @@ async fn run_controllers(cluster: TestControllers, clock: Arc<dyn Clock>, record
         gates,
         metrics,
     };
-    // Boxed as a task would be: all must be `Send`.
-    tokio::join!(job::run(parts).boxed(), gc::run(collector).boxed(), podgroup_protection::run(protection).boxed());
+    // Boxed like a task, so that all must be `Send`.
+    tokio::join!(job::run(job).boxed(), gc::run(collector).boxed(), podgroup_protection::run(protection).boxed());
 }
 
-/// Polls what `born` makes; after a drawn number of polls it is dropped wherever it is and made anew.
-async fn run_with_restarts<F: Future<Output = ()>>(lives: Option<Random>, born: impl Fn() -> F) {
+/// Polls the future of `start`. After a random number of polls it is dropped wherever it is, and started again.
+async fn run_with_restarts<F: Future<Output = ()>>(crashes: Option<Random>, start: impl Fn() -> F) {
     loop {
-        let mut life = Box::pin(born());
-        let mut polls = lives.as_ref().map_or(u64::MAX, |random| 1 + random.below(40));
+        let mut running = Box::pin(start());
+        let mut polls = crashes.as_ref().map_or(u64::MAX, |random| 1 + random.below(40));
         poll_fn(|context| {
             polls -= 1;
             if polls == 0 {
-                // Woken at once, or nobody would poll the next life.
+                // Woken at once, because otherwise the next future would not be polled.
                 context.waker().wake_by_ref();
                 return Poll::Ready(());
             }
-            life.as_mut().poll(context)
+            running.as_mut().poll(context)
         })
         .await;
         tokio::task::yield_now().await;
@@ -153,8 +153,8 @@ impl TestControllers {
         });
         spec.as_object().unwrap().iter().for_each(|(field, value)| job["spec"][field] = value.clone());
         let path = JobView::RESOURCE.collection_path("default");
-        let answer = request::post(&self.client, &path, &job).await.unwrap();
-        self.jobs.wait_for_revision(answer.revision).await;
+        let response = request::post(&self.client, &path, &job).await.unwrap();
+        self.jobs.wait_for_revision(response.revision).await;
     }
 
     pub async fn delete_job(&self, policy: &str) {
@@ -167,34 +167,35 @@ impl TestControllers {
         request::patch(&self.client, &path, PatchKind::Merge, &patch).await.unwrap();
     }
 
-    /// What kubelets would write; returns when the cache shows it, so that no pod ends twice. Tells how many of the
-    /// pods were held by the Job at that very moment: so many ends must be counted.
+    /// Writes the phase of all pods, as kubelets would, and waits until the cache shows it, so that no pod ends twice. Returns
+    /// how many pods had the tracking finalizer at that moment: this many ends must be counted.
     pub async fn end_pods(&self, phase: &str) -> usize {
-        let mut owed = 0;
+        let mut to_count = 0;
         for pod in self.pods.all().into_iter().filter(|pod| !pod.is_finished()) {
             let path = format!("{}/status", PodView::RESOURCE.object_path(&pod.metadata.key()));
             let end = json!({ "op": "add", "path": "/status/phase", "value": phase });
-            let held = json!({ "op": "test", "path": "/metadata/finalizers/0", "value": TRACKING_FINALIZER });
-            let answer = match request::patch(&self.client, &path, PatchKind::Json, &json!([held, end])).await {
-                Ok(answer) => {
-                    owed += 1;
-                    Ok(answer)
-                }
-                Err(_) => request::patch(&self.client, &path, PatchKind::Json, &json!([end])).await,
-            };
-            // A pod that was one too many may be gone by now.
-            if let Ok(answer) = answer {
-                self.pods.wait_for_revision(answer.revision).await;
+            let has_finalizer = json!({ "op": "test", "path": "/metadata/finalizers/0", "value": TRACKING_FINALIZER });
+            let response =
+                match request::patch(&self.client, &path, PatchKind::Json, &json!([has_finalizer, end])).await {
+                    Ok(response) => {
+                        to_count += 1;
+                        Ok(response)
+                    }
+                    Err(_) => request::patch(&self.client, &path, PatchKind::Json, &json!([end])).await,
+                };
+            // A surplus pod may be gone by now.
+            if let Ok(response) = response {
+                self.pods.wait_for_revision(response.revision).await;
             }
         }
-        owed
+        to_count
     }
 
     pub fn job(&self) -> Arc<JobView> {
-        self.jobs.get(&ObjectKey::new("default", "train")).expect("the Job is there")
+        self.jobs.get(&ObjectKey::new("default", "train")).expect("the Job exists")
     }
 
-    /// The kinds of all objects, and whether deletion was asked for.
+    /// The kinds of all objects, and whether they are being deleted.
     pub fn objects(&self) -> Vec<String> {
         fn of<V: View>(cache: &Cache<V>) -> Vec<String> {
             let line = |meta: &MetaView| {
@@ -219,8 +220,8 @@ impl TestControllers {
     /// The reasons of all Events.
     pub async fn events(&self) -> Vec<String> {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let answer = request::get(&self.client, "/api/v1/namespaces/default/events").await.unwrap();
-        let list: Value = serde_json::from_slice(&answer).unwrap();
+        let response = request::get(&self.client, "/api/v1/namespaces/default/events").await.unwrap();
+        let list: Value = serde_json::from_slice(&response).unwrap();
         list["items"].as_array().unwrap().iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
     }
 }

@@ -201,7 +201,7 @@ spec:
 // All of them got the reason that their pod template names a PodGroup, and missing namespaces were errors.
 #[test]
 fn a_job_without_objects_has_a_reason_and_its_namespace_need_not_exist() {
-    let told = |metadata: &str, pod: &str| {
+    let note = |metadata: &str, pod: &str| {
         let text = format!(
             "{{apiVersion: batch/v1, kind: Job, metadata: {{name: a, namespace: ml, {metadata}}}, spec: {{template: {{spec: \
              {{restartPolicy: Never, {pod} containers: [{{name: main, image: x}}]}}}}}}}}"
@@ -211,16 +211,16 @@ fn a_job_without_objects_has_a_reason_and_its_namespace_need_not_exist() {
     };
     let owner = "ownerReferences: [{apiVersion: x.io/v1, kind: Training, name: t, uid: u, controller: true}]";
     let delegated = format!("{owner}, annotations: {{scheduling.k8s.io/group-template-name: workers}}");
-    assert_eq!(told(owner, ""), "Training t controls it and looks after its group");
+    assert_eq!(note(owner, ""), "Training t controls it and manages its PodGroup");
     assert_eq!(
-        told(&delegated, ""),
-        "Training t controls it, and its PodGroup is made from template workers of the Workload of Training t or of an \
+        note(&delegated, ""),
+        "Training t controls it, and its PodGroup is created from template workers of the Workload of Training t or of one \
          owner of that"
     );
-    assert_eq!(told("labels: {phalanx.dev/groups: disabled}", ""), "its label phalanx.dev/groups says disabled");
+    assert_eq!(note("labels: {phalanx.dev/groups: disabled}", ""), "its label phalanx.dev/groups is disabled");
     let names = "schedulingGroup: {podGroupName: g},";
-    assert_eq!(told("", names), "its pod template names a PodGroup of its own");
-    assert!(told("", "").starts_with("# job/a, as if the server had given it uid"), "{}", told("", ""));
+    assert_eq!(note("", names), "its pod template names a PodGroup");
+    assert!(note("", "").starts_with("# job/a, as if the server had given it uid"), "{}", note("", ""));
     let with_namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: ml}}\n---\n{apiVersion: batch/v1, kind: Job, \
                           metadata: {name: a, namespace: ml}, spec: {template: {spec: {restartPolicy: Never, containers: \
                           [{name: main, image: x}]}}}}";

@@ -294,7 +294,9 @@ fn a_child_that_names_a_missing_parent_group_reports_it() {
         manifest["metadata"]["annotations"]["scheduling.k8s.io/parent-compositepodgroup"] = json!("nothing");
         cluster.create(&manifest).await;
         let event = cluster.wait_for_event("ParentGroupNotFound", "lost").await;
-        assert!(event.is_none_or(|message| message.contains("there is no CompositePodGroup nothing")));
+        assert!(
+            event.is_none_or(|message| message.contains("the parent CompositePodGroup nothing, which does not exist"))
+        );
     });
 }
 

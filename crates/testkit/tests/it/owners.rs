@@ -158,7 +158,7 @@ fn a_forbidden_owner_is_reported_and_found_once_it_can_be_read() {
         let denied = cluster.inject_fault(FaultRule::on(reads_of_middle(), Fault::Respond(InjectedStatus::Forbidden)));
         cluster.create(&child("c", &middle)).await;
         let message = wait_for_blocked_message(&cluster, "c").await;
-        let want = "; who controls Job middle cannot be read: jobs \"middle\" is forbidden (injected)";
+        let want = "; the controller of Job middle cannot be read: jobs \"middle\" is forbidden (injected)";
         assert!(message.starts_with("there is no Workload of Job middle, which owns this Job"), "{message}");
         assert!(message.ends_with(want), "{message}");
         assert_eq!(cluster.wait_for_event("ParentWorkloadNotFound", "c").await, Some(message));
@@ -234,7 +234,7 @@ fn an_owner_of_an_unserved_kind_ends_the_search_and_is_reported() {
         let message = wait_for_blocked_message(&cluster, "c").await;
         assert!(
             message.ends_with(
-                "; who controls Training t cannot be read: the API server serves no Training in example.com/v1"
+                "; the controller of Training t cannot be read: the API server serves no Training in example.com/v1"
             ),
             "{message}"
         );

@@ -30,47 +30,47 @@ pub(super) async fn create(
     group: Option<&JoinedGroup>,
 ) -> Result<AfterStep, StepError> {
     let job = &observed.job;
-    let stamp = PodFactory::new(job, group).map_err(StepError::Template)?;
+    let factory = PodFactory::new(job, group).map_err(StepError::Template)?;
     let path = PodView::RESOURCE.collection_path(&job.metadata.namespace);
     let refused = AtomicBool::new(false);
     let create = |slot: &PodSlot| {
-        let (pod, path, refused) = (stamp.pod(*slot), path.as_str(), &refused);
+        let (pod, path, refused) = (factory.pod(*slot), path.as_str(), &refused);
         async move {
             if refused.load(Ordering::Relaxed) {
                 return None;
             }
-            let answer = post(&ctx.client, path, &pod).await;
-            refused.fetch_or(answer.is_err(), Ordering::Relaxed);
-            Some(answer)
+            let response = post(&ctx.client, path, &pod).await;
+            refused.fetch_or(response.is_err(), Ordering::Relaxed);
+            Some(response)
         }
     };
-    let ahead = usize::from(is_first_creation(observed)).min(slots.len());
-    let (mut made, mut refused_count, mut failure) = (Vec::new(), 0, None);
-    for batch in [&slots[..ahead], &slots[ahead..]] {
+    let first = usize::from(is_first_creation(observed)).min(slots.len());
+    let (mut created, mut refused_count, mut failure) = (Vec::new(), 0, None);
+    for batch in [&slots[..first], &slots[first..]] {
         let writes = stream::iter(batch.iter().map(create)).buffered(ctx.config.writes_in_flight);
-        for answer in writes.collect::<Vec<_>>().await.into_iter().flatten() {
-            match answer {
-                Ok(answer) => {
-                    record_normal(ctx, job, "SuccessfulCreate", "Create", &format!("Created pod: {}", answer.name));
-                    made.push(answer);
+        for response in writes.collect::<Vec<_>>().await.into_iter().flatten() {
+            match response {
+                Ok(response) => {
+                    record_normal(ctx, job, "SuccessfulCreate", "Create", &format!("Created pod: {}", response.name));
+                    created.push(response);
                 }
                 Err(error) => {
                     refused_count += 1;
                     record_warning(ctx, job, "FailedCreate", "Create", &format!("Error creating: {}", message(&error)));
                     // An uncertain create matters more than a refused one.
-                    failure = failure.filter(|held| is_uncertain(held) || !is_uncertain(&error)).or(Some(error));
+                    failure = failure.filter(|earlier| is_uncertain(earlier) || !is_uncertain(&error)).or(Some(error));
                 }
             }
         }
     }
-    ctx.metrics.job.pods_created(job, &observed.pods, made.len(), refused_count);
-    let all_show = wait_until_cached(ctx, job, &made).await;
+    ctx.metrics.job.pods_created(job, &observed.pods, created.len(), refused_count);
+    let all_cached = wait_until_cached(ctx, job, &created).await;
     match failure {
-        None if all_show => Ok(AfterStep::DecideAgain),
+        None if all_cached => Ok(AfterStep::DecideAgain),
         None => Ok(AfterStep::VerifyPods),
         Some(error) => {
-            let unsure = !all_show || is_uncertain(&error);
-            Err(StepError::CreatePods { error, may_exist: unsure })
+            let may_exist = !all_cached || is_uncertain(&error);
+            Err(StepError::CreatePods { error, may_exist })
         }
     }
 }
@@ -81,16 +81,16 @@ fn is_first_creation(observed: &JobSnapshot) -> bool {
     !observed.owns_pods() && status.succeeded == 0 && status.failed == 0
 }
 
-/// Waits until the cache has reached the revision of the created pods. False if one of them is missing even then: it
+/// Waits until the cache has reached the revision of the created pods. False if one of them is missing even after: it
 /// was deleted, or its event was lost or is late.
-async fn wait_until_cached(ctx: &JobContext, job: &JobView, made: &[WriteResponse]) -> bool {
-    let latest = made.iter().map(|answer| answer.revision).max().unwrap_or(Revision::ZERO);
+async fn wait_until_cached(ctx: &JobContext, job: &JobView, created: &[WriteResponse]) -> bool {
+    let latest = created.iter().map(|response| response.revision).max().unwrap_or(Revision::ZERO);
     ctx.pods.wait_for_revision(latest).await;
-    let shows = |answer: &WriteResponse| {
-        let key = ObjectKey::new(&job.metadata.namespace, &answer.name);
-        ctx.pods.get(&key).is_some_and(|pod| pod.metadata.uid == answer.uid)
+    let is_cached = |response: &WriteResponse| {
+        let key = ObjectKey::new(&job.metadata.namespace, &response.name);
+        ctx.pods.get(&key).is_some_and(|pod| pod.metadata.uid == response.uid)
     };
-    made.iter().all(shows)
+    created.iter().all(is_cached)
 }
 
 /// Deletes the pods. Those that still have the tracking finalizer are counted.
@@ -102,14 +102,14 @@ pub(super) async fn delete_all(ctx: &JobContext, job: &JobView, pods: &[Arc<PodV
         async move { (name, delete(&ctx.client, &path, &options).await) }
     };
     let pods = stream::iter(pods.iter().map(delete_one));
-    let answers: Vec<_> = pods.buffered(ctx.config.writes_in_flight).collect().await;
+    let responses: Vec<_> = pods.buffered(ctx.config.writes_in_flight).collect().await;
     // The response to a delete may have no revision, so there is none to wait for. Until the event arrives the pods
     // look active; deleting them twice does no harm, and nothing is created in their place.
-    let (mut then, mut failure) = (AfterStep::AwaitEvents, None);
-    for (name, answer) in answers {
-        match answer {
+    let (mut after, mut failure) = (AfterStep::AwaitEvents, None);
+    for (name, response) in responses {
+        match response {
             Ok(_) => record_normal(ctx, job, "SuccessfulDelete", "Delete", &format!("Deleted pod: {name}")),
-            Err(error) if is_not_found(&error) => then = AfterStep::VerifyPods,
+            Err(error) if is_not_found(&error) => after = AfterStep::VerifyPods,
             Err(error) => {
                 record_warning(
                     ctx,
@@ -122,7 +122,7 @@ pub(super) async fn delete_all(ctx: &JobContext, job: &JobView, pods: &[Arc<PodV
             }
         }
     }
-    failure.map_or(Ok(then), |error| Err(StepError::DeletePod(error)))
+    failure.map_or(Ok(after), |error| Err(StepError::DeletePod(error)))
 }
 
 /// Removes the tracking finalizer of the pods. A pod that is gone counts as done.
@@ -197,27 +197,27 @@ async fn patch_all(
         async move { patch(&ctx.client, &path, PatchKind::Json, &body).await }
     };
     let writes = stream::iter(pods.iter().map(patch_one));
-    let answers: Vec<_> = writes.buffered(ctx.config.writes_in_flight).collect().await;
-    // A pod that is being deleted goes with its last finalizer, and that event enqueues the Job.
-    let mut then =
+    let responses: Vec<_> = writes.buffered(ctx.config.writes_in_flight).collect().await;
+    // A pod that is being deleted is gone with its last finalizer, and that event enqueues the Job.
+    let mut after =
         if pods.iter().any(|pod| pod.metadata.is_deleting()) { AfterStep::AwaitEvents } else { AfterStep::DecideAgain };
     let (mut latest, mut failure) = (Revision::ZERO, None);
-    for answer in answers {
-        match answer {
-            Ok(answer) => latest = latest.max(answer.revision),
-            Err(error) if is_not_found(&error) => then = AfterStep::VerifyPods,
+    for response in responses {
+        match response {
+            Ok(response) => latest = latest.max(response.revision),
+            Err(error) if is_not_found(&error) => after = AfterStep::VerifyPods,
             Err(error) => _ = failure.get_or_insert(error),
         }
     }
-    if then == AfterStep::DecideAgain {
+    if after == AfterStep::DecideAgain {
         ctx.pods.wait_for_revision(latest).await;
     }
-    failure.map_or(Ok(then), Err)
+    failure.map_or(Ok(after), Err)
 }
 
 /// Removes only this finalizer of this pod, whatever else has changed; nothing if the pod does not have it.
 fn finalizer_removal_ops(pod: &PodView) -> Vec<Value> {
-    let position = pod.metadata.finalizers.iter().position(|held| held == TRACKING_FINALIZER);
+    let position = pod.metadata.finalizers.iter().position(|finalizer| finalizer == TRACKING_FINALIZER);
     let remove = |position: usize| {
         let finalizer = format!("/metadata/finalizers/{position}");
         vec![
@@ -233,7 +233,7 @@ fn version_precondition(pod: &PodView) -> Value {
     json!({ "op": "test", "path": "/metadata/resourceVersion", "value": pod.metadata.resource_version.to_string() })
 }
 
-/// Appends to a list. The API leaves out an empty list.
+/// Appends to a list. The API omits an empty list.
 fn append_op(list: &str, is_empty: bool, value: Value) -> Value {
     if is_empty {
         json!({ "op": "add", "path": list, "value": [value] })

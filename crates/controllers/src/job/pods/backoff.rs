@@ -11,13 +11,13 @@ use crate::job::job_params::JobParams;
 use crate::job::observe::CountedPods;
 use crate::job::policy::pod_outcome::{PodOutcome, failed_before_deletion, finished_at};
 
-/// How long the replacement of failed pods still has to wait; zero when nothing holds it back. A Job that limits the
-/// failures of each index has a wait for each of them instead (`retries`).
+/// The remaining back-off before failed pods are replaced. A Job with limits per index has a back-off per index instead
+/// (`retries`).
 ///
 /// The wait doubles with each failure after the last success and runs from the latest failure.
-// Upstream: keeps the failures in memory, forgets them on restart, and counts deleted pods too. The pods that failed
-// are still there to be asked, so the same wait comes out before and after a restart. A pod that somebody deleted (a
-// drain, a preemption) says nothing about the program in it, so its replacement does not wait.
+// Upstream: keeps the failures in memory, loses them on restart, and counts deleted pods too. Here the failed pods are
+// read, so the wait is the same after a restart. A pod that was deleted (by a drain or a preemption) is no failure of the
+// program, so its replacement does not wait.
 pub fn remaining_backoff(
     params: &JobParams<'_>,
     pods: &[Arc<PodView>],
@@ -56,22 +56,22 @@ mod tests {
             ("no failure", vec![pod("a").running()], 100, 0),
             ("first failure", vec![pod("a").failed_at(100)], 103, 7),
             ("second failure", vec![pod("a").failed_at(80), pod("b").failed_at(100)], 103, 17),
-            ("failures before a success are forgiven", vec![pod("a").failed_at(80), pod("b").succeeded_at(90)], 91, 0),
+            ("failures before a success do not count", vec![pod("a").failed_at(80), pod("b").succeeded_at(90)], 91, 0),
             ("one after it counts", vec![pod("b").succeeded_at(90), pod("c").failed_at(100)], 100, 10),
             ("one at the same moment does not", vec![pod("b").succeeded_at(90), pod("c").failed_at(90)], 90, 0),
-            ("a deleted pod says nothing", vec![pod("a").failed_at(100).deleted_at(130, 30)], 101, 0),
-            ("unless it had failed before", vec![pod("a").failed_at(100).deleted_at(135, 30)], 101, 9),
+            ("a deleted pod does not count", vec![pod("a").failed_at(100).deleted_at(130, 30)], 101, 0),
+            ("unless it failed before", vec![pod("a").failed_at(100).deleted_at(135, 30)], 101, 9),
             ("nor does a disrupted one", vec![pod("a").failed_at(100).disrupted("DeletionByPodGC")], 101, 0),
             ("the wait is over", vec![pod("a").failed_at(100)], 111, 0),
             ("never longer than the maximum", (0..9).map(|n| pod(&n.to_string()).failed_at(100)).collect(), 100, 600),
         ] {
             let job = job(json!({})).0;
-            let shape = JobParams::of(&job, &Config::default()).expect("a known mode");
+            let params = JobParams::of(&job, &Config::default()).expect("a known mode");
             let pods: Vec<_> = pods.into_iter().map(|pod| pod.build()).collect();
-            let waits = |settled| remaining_backoff(&shape, &pods, settled, backoff, at(now));
+            let waits = |counted| remaining_backoff(&params, &pods, counted, backoff, at(now));
             assert_eq!(waits(CountedPods::default()), Duration::from_secs(want), "{case}");
             let success_just_now = CountedPods { count: 1, last_finished_at: Some(at(now)) };
-            assert_eq!(waits(success_just_now), Duration::ZERO, "{case}, and a pod that was let go succeeded since");
+            assert_eq!(waits(success_just_now), Duration::ZERO, "{case}, and a counted pod succeeded since");
         }
     }
 }

@@ -27,13 +27,13 @@ pub fn claim(job: &JobView, controlled: Vec<Arc<PodView>>, uncontrolled: Vec<Arc
     let Some(selector) = selector(job).filter(|_| can_claim(job)) else {
         return Claims { own: controlled, ..Claims::default() };
     };
-    let (own, strays) = controlled.into_iter().partition(|pod| selector.matches(&pod.metadata.labels));
-    let is_loose = |pod: &Arc<PodView>| {
+    let (own, to_release) = controlled.into_iter().partition(|pod| selector.matches(&pod.metadata.labels));
+    let is_adoptable = |pod: &Arc<PodView>| {
         let meta = &pod.metadata;
-        let is_nobodys = meta.controller().is_none() && !meta.is_deleting();
-        is_nobodys && meta.namespace == job.metadata.namespace && selector.matches(&meta.labels)
+        let is_orphan = meta.controller().is_none() && !meta.is_deleting();
+        is_orphan && meta.namespace == job.metadata.namespace && selector.matches(&meta.labels)
     };
-    Claims { own, to_release: strays, to_adopt: uncontrolled.into_iter().filter(is_loose).collect() }
+    Claims { own, to_release, to_adopt: uncontrolled.into_iter().filter(is_adoptable).collect() }
 }
 
 /// Pods without a controller that the Job may select.
@@ -41,25 +41,25 @@ pub fn uncontrolled(job: &JobView, pods: &Cache<PodView>) -> Vec<Arc<PodView>> {
     if !can_claim(job) {
         return Vec::new();
     }
-    let handles = (JobView::BY_SELECTOR.values)(job);
-    match handles.first() {
+    let index_values = (JobView::BY_SELECTOR.values)(job);
+    match index_values.first() {
         None => Vec::new(),
-        Some(handle) if handle.contains('=') => pods.by_index(&PodView::BY_ORPHAN_LABEL, handle),
-        // A selector that demands no certain value: rare, and then all pods are looked at.
+        Some(value) if value.contains('=') => pods.by_index(&PodView::BY_ORPHAN_LABEL, value),
+        // A selector that requires no exact label value. Rare; all pods are read.
         Some(_) => pods.all(),
     }
 }
 
 /// The Jobs that would adopt this pod, which has no controller.
 pub fn adopters(pod: &PodView, jobs: &Cache<JobView>) -> Vec<Arc<JobView>> {
-    let mut handles = (PodView::BY_ORPHAN_LABEL.values)(pod);
-    handles.push(format!("{}/", pod.metadata.namespace));
-    let mut found: Vec<_> = handles.iter().flat_map(|handle| jobs.by_index(&JobView::BY_SELECTOR, handle)).collect();
+    let mut index_values = (PodView::BY_ORPHAN_LABEL.values)(pod);
+    index_values.push(format!("{}/", pod.metadata.namespace));
+    let mut found: Vec<_> = index_values.iter().flat_map(|value| jobs.by_index(&JobView::BY_SELECTOR, value)).collect();
     found.retain(|job| can_claim(job) && selector(job).is_some_and(|selector| selector.matches(&pod.metadata.labels)));
     found
 }
 
-/// Where the pods of a Job are listed, as narrowly as a query can say.
+/// The path that lists the pods of a Job, with its labels as the label selector.
 pub fn list_path(job: &JobView, pods: &str) -> String {
     let labels = job.spec.selector.iter().flat_map(|selector| selector.match_labels.iter().flatten());
     let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
@@ -73,8 +73,8 @@ pub fn may_adopt(live: Option<&JobView>, key: &ObjectKey, uid: &str) -> bool {
 
 /// Whether a pod with the Job `uid` as its controller will never be counted, so that its finalizer only delays its
 /// deletion. `live` is the Job that has the name now. Finalizers of Jobs of other controllers are left alone.
-// Upstream: a later Job of the same name that others look after keeps the finalizers too, and so pods that lost their
-// own Job just before stay for ever.
+// Upstream: a later Job of the same name with another controller keeps the finalizers too, so pods that lost their own
+// Job just before stay for ever.
 pub fn is_abandoned(uid: &str, live: Option<&JobView>) -> bool {
     live.is_none_or(|job| job.metadata.uid != uid || (!is_managed_by_others(job) && is_finished(job)))
 }
@@ -83,7 +83,7 @@ fn can_claim(job: &JobView) -> bool {
     !job.metadata.is_deleting() && !is_finished(job) && !is_managed_by_others(job)
 }
 
-/// What the Job selects. A selector that selects everything is no selector: nothing is claimed by it.
+/// The Job's selector. An empty one, which selects everything, claims nothing.
 fn selector(job: &JobView) -> Option<ParsedLabelSelector> {
     let selector = ParsedLabelSelector::from_label_selector(job.spec.selector.as_ref()?).ok()?;
     Some(selector).filter(|selector| !selector.is_empty())
@@ -109,40 +109,40 @@ mod tests {
     }
 
     #[test]
-    fn pods_change_hands_by_selector() {
+    fn pods_are_adopted_and_released_by_selector() {
         let exact = || selecting(json!({ "matchLabels": { "app": "x" } }));
         let expression =
             || selecting(json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": ["x", "y"] }] }));
-        let over = || exact().condition("Complete", "");
+        let complete = || exact().condition("Complete", "");
         for (case, job, want) in [
-            ("by label", exact(), "own: a, strays: b, loose: c"),
-            ("by expression", expression(), "own: a b, strays: , loose: c d"),
-            ("no selector", job(json!({})), "own: a b, strays: , loose: "),
-            ("a selector of everything", selecting(json!({})), "own: a b, strays: , loose: "),
+            ("by label", exact(), "own: a, release: b, adopt: c"),
+            ("by expression", expression(), "own: a b, release: , adopt: c d"),
+            ("no selector", job(json!({})), "own: a b, release: , adopt: "),
+            ("an empty selector", selecting(json!({})), "own: a b, release: , adopt: "),
             (
-                "a Job that goes",
+                "a Job that is being deleted",
                 exact().with(|job| job.metadata.deletion_timestamp = Some(at(1))),
-                "own: a b, strays: , loose: ",
+                "own: a b, release: , adopt: ",
             ),
-            ("a Job that is over", over(), "own: a b, strays: , loose: "),
+            ("a Job that is complete", complete(), "own: a b, release: , adopt: "),
             (
-                "a Job of others",
+                "a Job of another controller",
                 exact().with(|job| job.spec.managed_by = Some("kueue".to_owned())),
-                "own: a b, strays: , loose: ",
+                "own: a b, release: , adopt: ",
             ),
         ] {
             let controlled = vec![labelled("a", "x").build(), labelled("b", "y").build()];
-            let nobodys = |name: &str, app: &str| labelled(name, app).uncontrolled();
+            let orphan = |name: &str, app: &str| labelled(name, app).uncontrolled();
             let uncontrolled = vec![
-                nobodys("c", "x").build(),
-                nobodys("d", "y").build(),
-                nobodys("e", "x").deleting().build(),
-                nobodys("f", "x").namespace("elsewhere").build(),
+                orphan("c", "x").build(),
+                orphan("d", "y").build(),
+                orphan("e", "x").deleting().build(),
+                orphan("f", "x").namespace("elsewhere").build(),
                 labelled("g", "x").build(),
             ];
             let claims = claim(&job.0, controlled, uncontrolled);
             let got = format!(
-                "own: {}, strays: {}, loose: {}",
+                "own: {}, release: {}, adopt: {}",
                 names(&claims.own),
                 names(&claims.to_release),
                 names(&claims.to_adopt)
@@ -154,33 +154,38 @@ mod tests {
     // Shows: U-TestSyncOrphanPod
     #[test]
     fn a_pod_is_abandoned_when_no_controller_will_count_it() {
-        let there = || job(json!({}));
-        let others = || there().with(|job| job.spec.managed_by = Some("kueue".to_owned()));
+        let running = || job(json!({}));
+        let others = || running().with(|job| job.spec.managed_by = Some("kueue".to_owned()));
         for (case, live, uid, want) in [
             ("the Job is gone", None, "job-uid", true),
-            ("the Job goes on", Some(there()), "job-uid", false),
-            ("the Job goes", Some(there().with(|job| job.metadata.deletion_timestamp = Some(at(1)))), "job-uid", false),
-            ("the Job is complete", Some(there().condition("Complete", "")), "job-uid", true),
-            ("the Job has failed", Some(there().condition("Failed", "")), "job-uid", true),
-            ("another Job of the same name goes on", Some(there()), "earlier", true),
-            ("others look after it", Some(others()), "job-uid", false),
-            ("others look after it, and it is over", Some(others().condition("Complete", "")), "job-uid", false),
-            ("others look after a later one", Some(others()), "earlier", true),
+            ("the Job runs", Some(running()), "job-uid", false),
+            (
+                "the Job is being deleted",
+                Some(running().with(|job| job.metadata.deletion_timestamp = Some(at(1)))),
+                "job-uid",
+                false,
+            ),
+            ("the Job is complete", Some(running().condition("Complete", "")), "job-uid", true),
+            ("the Job has failed", Some(running().condition("Failed", "")), "job-uid", true),
+            ("another Job of the same name runs", Some(running()), "earlier", true),
+            ("it has another controller", Some(others()), "job-uid", false),
+            ("it has another controller, and is complete", Some(others().condition("Complete", "")), "job-uid", false),
+            ("a later one has another controller", Some(others()), "earlier", true),
         ] {
             assert_eq!(is_abandoned(uid, live.as_ref().map(|job| &job.0)), want, "{case}");
         }
     }
 
     #[test]
-    fn only_a_job_that_is_there_and_stays_adopts() {
+    fn only_an_existing_job_that_is_not_being_deleted_adopts() {
         let key = ObjectKey::new("ns", "train");
-        let (there, mut going) = (job(json!({})).0, job(json!({})).0);
-        going.metadata.deletion_timestamp = Some(at(1));
+        let (existing, mut deleting) = (job(json!({})).0, job(json!({})).0);
+        deleting.metadata.deletion_timestamp = Some(at(1));
         for (case, live, uid, want) in [
             ("gone", None, "job-uid", false),
-            ("there", Some(&there), "job-uid", true),
-            ("another of the same name", Some(&there), "other", false),
-            ("going", Some(&going), "job-uid", false),
+            ("it exists", Some(&existing), "job-uid", true),
+            ("another of the same name", Some(&existing), "other", false),
+            ("it is being deleted", Some(&deleting), "job-uid", false),
         ] {
             assert_eq!(may_adopt(live, &key, uid), want, "{case}");
         }

@@ -48,7 +48,7 @@ impl Expectations {
     }
 }
 
-/// Lists the pods of the Job and waits until the cache shows them as they are, or are no more.
+/// Lists the pods of the Job and waits until the cache agrees with the list.
 async fn verify_cache(ctx: &JobContext, job: &JobView) -> Result<(), kube::Error> {
     let path = list_path(job, &PodView::RESOURCE.collection_path(&job.metadata.namespace));
     let list: PodMetadataList =
@@ -57,10 +57,10 @@ async fn verify_cache(ctx: &JobContext, job: &JobView) -> Result<(), kube::Error
     let listed = list.items.into_iter().map(|item| item.metadata);
     let listed: Vec<MetaView> = listed.filter(|meta| is_controlled_by(meta, uid)).collect();
     let agree = || {
-        let mut shown = ctx.pods.by_index(&PodView::BY_CONTROLLER, uid);
-        shown.extend(ctx.pods.by_index(&PodView::BY_CONTROLLER, &PodView::counted_index_value(uid)));
-        let shown: Vec<&MetaView> = shown.iter().map(|pod| &pod.metadata).collect();
-        cache_matches(&shown, &listed, revision)
+        let mut cached = ctx.pods.by_index(&PodView::BY_CONTROLLER, uid);
+        cached.extend(ctx.pods.by_index(&PodView::BY_CONTROLLER, &PodView::counted_index_value(uid)));
+        let cached: Vec<&MetaView> = cached.iter().map(|pod| &pod.metadata).collect();
+        cache_matches(&cached, &listed, revision)
     };
     // The revision of a list is the server's and may be that of another kind: the cache need not reach it to agree.
     ctx.pods.wait_for_revision_or(revision, agree).await;
@@ -70,17 +70,18 @@ async fn verify_cache(ctx: &JobContext, job: &JobView) -> Result<(), kube::Error
     Ok(())
 }
 
-/// Whether what the cache shows can have come from what the server had at `revision`.
-fn cache_matches(shown: &[&MetaView], listed: &[MetaView], revision: Revision) -> bool {
-    let held: BTreeMap<&str, Revision> = shown.iter().map(|meta| (meta.uid.as_str(), meta.resource_version)).collect();
+/// Whether the cached pods agree with the list of the server at `revision`, or are newer.
+fn cache_matches(cached: &[&MetaView], listed: &[MetaView], revision: Revision) -> bool {
+    let versions: BTreeMap<&str, Revision> =
+        cached.iter().map(|meta| (meta.uid.as_str(), meta.resource_version)).collect();
     let live: BTreeSet<&str> = listed.iter().map(|meta| meta.uid.as_str()).collect();
-    let is_shown =
-        |live: &MetaView| held.get(live.uid.as_str()).is_some_and(|version| *version >= live.resource_version);
-    let is_known = |held: &MetaView| held.resource_version > revision || live.contains(held.uid.as_str());
-    listed.iter().all(is_shown) && shown.iter().all(|held| is_known(held))
+    let is_cached =
+        |live: &MetaView| versions.get(live.uid.as_str()).is_some_and(|version| *version >= live.resource_version);
+    let is_known = |cached: &MetaView| cached.resource_version > revision || live.contains(cached.uid.as_str());
+    listed.iter().all(is_cached) && cached.iter().all(|meta| is_known(meta))
 }
 
-/// A list, as far as it is read.
+/// The metadata of a list of pods.
 #[derive(Deserialize)]
 struct PodMetadataList {
     metadata: MetaView,
@@ -102,17 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_lacks_a_pod_or_keeps_one_is_found_out() {
+    fn a_cache_with_a_missing_outdated_or_deleted_pod_does_not_match() {
         let (a, b) = (meta("a", 3), meta("b", 5));
-        for (case, shown, listed, want) in [
+        for (case, cached, listed, want) in [
             ("the same", vec![&a, &b], vec![a.clone(), b.clone()], true),
             ("a pod is missing", vec![&a], vec![a.clone(), b.clone()], false),
-            ("a pod is older than it is", vec![&a, &b], vec![a.clone(), meta("b", 6)], false),
-            ("a pod has moved on since", vec![&b], vec![meta("b", 4)], true),
+            ("a pod is outdated", vec![&a, &b], vec![a.clone(), meta("b", 6)], false),
+            ("a pod has changed since", vec![&b], vec![meta("b", 4)], true),
             ("a pod is gone", vec![&a, &b], vec![b.clone()], false),
-            ("a pod has come since", vec![&a, &meta("c", 9)], vec![a.clone()], true),
+            ("a pod was created since", vec![&a, &meta("c", 9)], vec![a.clone()], true),
         ] {
-            assert_eq!(cache_matches(&shown, &listed, Revision(8)), want, "{case}");
+            assert_eq!(cache_matches(&cached, &listed, Revision(8)), want, "{case}");
         }
     }
 }

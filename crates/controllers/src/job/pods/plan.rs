@@ -1,4 +1,4 @@
-//! Which pods a Job is missing, which are too many, and what a new one looks like.
+//! Which pods a Job lacks, which are too many, and what a new one looks like.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -18,38 +18,38 @@ use crate::job::job_params::{
 use crate::job::scheduling::JoinedGroup;
 use crate::job::status::tally::Tally;
 
-/// What is to be done about the pods of a Job that goes on.
+/// What to do about the pods of a running Job.
 #[derive(Debug)]
 pub enum PodPlan {
     /// These are too many.
     Delete(Vec<Arc<PodView>>),
     /// These are missing.
     Create(Vec<PodSlot>),
-    /// Some are missing, but failures ask for a pause first.
+    /// Some are missing, but a back-off comes first.
     CreateAfter(Duration),
-    /// All is as it should be.
+    /// Nothing.
     Keep,
 }
 
-/// The place of one pod in its Job.
+/// A pod to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodSlot {
     /// Its completion index; `None` unless the Job is Indexed.
     pub index: Option<i32>,
-    /// How often this index has failed before; `None` unless each index has its limit.
+    /// How often this index has failed before; `None` unless the Job has limits per index.
     pub prior_failures: Option<IndexFailures>,
 }
 
-/// Compares the pods a Job should have with those it has. `pause` is what is left of the wait after failures; waits of
-/// single indexes are in `retries`.
+/// Compares the pods a Job should have with those it has. `pause` is the rest of the Job's back-off; back-offs of single
+/// indexes are in `retries`.
 pub fn plan(params: &JobParams<'_>, tally: &Tally, pause: Duration, retries: &IndexRetries) -> PodPlan {
     let want = desired_active(params, tally);
     let surplus = surplus(params, tally, want);
     if !surplus.is_empty() {
         return PodPlan::Delete(surplus);
     }
-    let held_places = if params.replaces_ended_only { tally.terminating.len() } else { 0 };
-    let missing = want.saturating_sub(tally.active.len() + held_places).min(params.max_pods_per_sync);
+    let blocking = if params.replaces_ended_only { tally.terminating.len() } else { 0 };
+    let missing = want.saturating_sub(tally.active.len() + blocking).min(params.max_pods_per_sync);
     let (slots, soonest) = match params.completion_mode {
         CompletionMode::NonIndexed => (vec![PodSlot::default(); missing], None),
         CompletionMode::Indexed { completions } => free_indexes(params, tally, completions, missing, retries),
@@ -73,22 +73,22 @@ fn desired_active(params: &JobParams<'_>, tally: &Tally) -> usize {
     usize::try_from(want).unwrap_or(0)
 }
 
-/// Active pods that must go: those with no valid index or an index that has a pod already, then the least useful.
+/// Active pods to delete: those with no valid index or the index of another pod, then the least valuable.
 fn surplus(params: &JobParams<'_>, tally: &Tally, want: usize) -> Vec<Arc<PodView>> {
     if tally.active.len() <= want && have_unique_indexes(params, tally) {
         return Vec::new();
     }
-    let mut kept_by_use: Vec<_> = tally.active.clone();
-    kept_by_use.sort_by_key(|pod| Reverse(retention_rank(pod)));
+    let mut most_valuable: Vec<_> = tally.active.clone();
+    most_valuable.sort_by_key(|pod| Reverse(retention_rank(pod)));
     let mut surplus = Vec::new();
     if let CompletionMode::Indexed { .. } = params.completion_mode {
         let mut seen = BTreeSet::new();
         let keeps = |pod: &Arc<PodView>| params.index_of(pod).is_some_and(|index| seen.insert(index));
-        let (kept, others) = kept_by_use.into_iter().partition(keeps);
-        kept_by_use = kept;
+        let (kept, others) = most_valuable.into_iter().partition(keeps);
+        most_valuable = kept;
         surplus = others;
     }
-    surplus.extend(kept_by_use.drain(want.min(kept_by_use.len())..).rev());
+    surplus.extend(most_valuable.drain(want.min(most_valuable.len())..).rev());
     surplus.truncate(params.max_pods_per_sync);
     surplus
 }
@@ -100,7 +100,7 @@ fn have_unique_indexes(params: &JobParams<'_>, tally: &Tally) -> bool {
         || tally.active.iter().all(|pod| params.index_of(pod).is_some_and(|index| seen.insert(index)))
 }
 
-/// The larger, the more is lost with the pod: bound over unbound, running over pending, ready over not, few restarts
+/// The larger, the more valuable the pod: bound over unbound, running over pending, ready over not ready, few restarts
 /// over many, old over young; the name last, so that the order is total.
 fn retention_rank(pod: &PodView) -> impl Ord + use<> {
     let phase = match pod.status.phase {
@@ -113,9 +113,8 @@ fn retention_rank(pod: &PodView) -> impl Ord + use<> {
     (pod.node_name().is_some(), phase, is_ready(pod), Reverse(restarts), created, Reverse(pod.metadata.name.clone()))
 }
 
-/// The first `count` indexes that are not settled, have no pod and need not wait; and how long it takes until there is
-/// one more, if any waits.
-// Upstream: an index that waits keeps its place, and the indexes after it wait too.
+/// The first `count` indexes that are not finished, have no pod and no back-off; and the shortest remaining back-off.
+// Upstream: an index in back-off keeps its position, and the indexes after it wait too.
 fn free_indexes(
     params: &JobParams<'_>,
     tally: &Tally,
@@ -131,9 +130,9 @@ fn free_indexes(
         if slots.len() == count {
             break;
         }
-        let (tries, wait) = retries.next_attempt(index);
+        let (failures, wait) = retries.next_attempt(index);
         if wait.is_zero() {
-            slots.push(PodSlot { index: Some(index), prior_failures: params.per_index_limits.map(|_| tries) });
+            slots.push(PodSlot { index: Some(index), prior_failures: params.per_index_limits.map(|_| failures) });
         } else {
             soonest = Some(soonest.map_or(wait, |least: Duration| least.min(wait)));
         }
@@ -141,7 +140,7 @@ fn free_indexes(
     (slots, soonest)
 }
 
-/// Stamps out pods of one Job: the template is decoded once, then copied per pod.
+/// Creates the pods of one Job: the template is decoded once, then copied for each pod.
 #[derive(Debug)]
 pub struct PodFactory {
     job_name: String,
@@ -149,7 +148,7 @@ pub struct PodFactory {
 }
 
 impl PodFactory {
-    /// Prepares the pod that all pods of `job` are copies of, as members of `group` if there is one.
+    /// Prepares the pod that all pods of `job` are copied from, as members of `group` if there is one.
     pub fn new(job: &JobView, group: Option<&JoinedGroup>) -> Result<PodFactory, serde_json::Error> {
         let raw = job.spec.template.raw.as_ref().map_or("{}", |raw| raw.get());
         let template: PodTemplateSpec = serde_json::from_str(raw)?;
@@ -187,8 +186,8 @@ impl PodFactory {
         pod.metadata.generate_name = Some(format!("{}{suffix}", &self.job_name[..stem_end]));
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(INDEX_KEY.to_owned(), index.to_string());
-        if let Some(IndexFailures { counted: failed, ignored }) = slot.prior_failures {
-            annotations.insert(FAILURES_KEY.to_owned(), failed.to_string());
+        if let Some(IndexFailures { counted, ignored }) = slot.prior_failures {
+            annotations.insert(FAILURES_KEY.to_owned(), counted.to_string());
             if ignored > 0 {
                 annotations.insert(IGNORED_FAILURES_KEY.to_owned(), ignored.to_string());
             }

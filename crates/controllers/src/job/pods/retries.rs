@@ -1,7 +1,7 @@
-//! Indexes that failed and are tried again, each with a limit and a wait of its own (KEP-3850).
+//! Indexes that failed and are retried, each with its own limit and back-off (KEP-3850).
 //!
-//! How often an index failed is kept on its pods: each pod bears the count of the failures before it. So the last failed
-//! pod of an index is held until its replacement is there to carry the count on; a restart finds everything again.
+//! Each pod has an annotation with the number of earlier failures of its index. So the last failed pod of an index stays
+//! until its replacement exists and has the count. All state is in the API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,21 +24,21 @@ pub struct IndexFailures {
     pub ignored: i32,
 }
 
-/// What the next pod of an index has to know of the last one.
+/// What the next pod of an index takes over from the last one.
 #[derive(Debug)]
 struct IndexRetry {
-    /// The pod that is to be replaced.
+    /// The pod to replace.
     uid: String,
     failures: IndexFailures,
     wait: Duration,
 }
 
-/// The indexes that wait for a replacement; empty unless the Job limits the failures of each index.
+/// The indexes that wait for a replacement; empty unless the Job has limits per index.
 #[derive(Debug, Default)]
 pub struct IndexRetries(BTreeMap<i32, IndexRetry>);
 
 impl IndexRetries {
-    /// Looks at the last failed pod of every index that is neither done, given up nor running.
+    /// Uses the last failed pod of every index that is neither finished nor running.
     pub fn of(
         params: &JobParams<'_>,
         tally: &Tally,
@@ -55,9 +55,9 @@ impl IndexRetries {
             if end == PodOutcome::Succeeded || tally.is_index_finished(index) {
                 continue;
             }
-            let held = last.entry(index).or_insert((pod, end));
-            if attempt_order(held.0) < attempt_order(pod) {
-                *held = (pod, end);
+            let latest = last.entry(index).or_insert((pod, end));
+            if attempt_order(latest.0) < attempt_order(pod) {
+                *latest = (pod, end);
             }
         }
         for running in tally.active.iter().filter_map(|pod| params.index_of(pod)) {
@@ -69,13 +69,13 @@ impl IndexRetries {
         IndexRetries(last.into_iter().map(retry).collect())
     }
 
-    /// Whether this pod is still needed, because its replacement is not there yet.
+    /// Whether this pod is still needed, because its replacement does not exist yet.
     pub fn needs_pod(&self, params: &JobParams<'_>, pod: &PodView) -> bool {
         let retry = params.index_of(pod).and_then(|index| self.0.get(&index));
         retry.is_some_and(|retry| retry.uid == pod.metadata.uid)
     }
 
-    /// How often the index has failed, and how long its next pod still has to wait.
+    /// How often the index has failed, and the remaining back-off of its next pod.
     pub fn next_attempt(&self, index: i32) -> (IndexFailures, Duration) {
         self.0.get(&index).map_or_else(Default::default, |retry| (retry.failures, retry.wait))
     }
@@ -87,20 +87,20 @@ impl IndexRetry {
             counted: annotation_count(pod, FAILURES_KEY),
             ignored: annotation_count(pod, IGNORED_FAILURES_KEY),
         };
-        let tries = IndexFailures {
+        let failures = IndexFailures {
             counted: before.counted.saturating_add(i32::from(end.counts_as_failure())),
             ignored: before.ignored.saturating_add(i32::from(end == PodOutcome::Ignored)),
         };
-        let failures = u32::try_from(tries.counted.saturating_add(tries.ignored)).unwrap_or(0);
-        // As for the Job as a whole: a pod that others ended says nothing about the next one.
+        let attempts = u32::try_from(failures.counted.saturating_add(failures.ignored)).unwrap_or(0);
+        // As for the Job as a whole, a disrupted or deleted pod causes no back-off.
         let waits = end != PodOutcome::Disrupted && failed_before_deletion(pod);
         let passed = Duration::try_from(now.duration_since(finished_at(pod))).unwrap_or(Duration::ZERO);
-        let wait = if waits { backoff.delay(failures).saturating_sub(passed) } else { Duration::ZERO };
-        IndexRetry { uid: pod.metadata.uid.clone(), failures: tries, wait }
+        let wait = if waits { backoff.delay(attempts).saturating_sub(passed) } else { Duration::ZERO };
+        IndexRetry { uid: pod.metadata.uid.clone(), failures, wait }
     }
 }
 
-/// The more failures before it, the later the pod was made; the name last, so that the order is total.
+/// The more earlier failures, the later the pod was created; the name last, so that the order is total.
 fn attempt_order(pod: &PodView) -> impl Ord + use<> {
     let before = annotation_count(pod, FAILURES_KEY).saturating_add(annotation_count(pod, IGNORED_FAILURES_KEY));
     (before, finished_at(pod), pod.metadata.name.clone())

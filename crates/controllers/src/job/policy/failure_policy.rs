@@ -9,11 +9,11 @@ use k8s_openapi::api::batch::v1::{
 /// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicyAction {
-    /// It counts, as it would without the rule.
+    /// The failure counts, as it would without the rule.
     Count,
-    /// It counts toward nothing.
+    /// The failure does not count.
     Ignore,
-    /// The pod's index is given up.
+    /// The pod's index fails.
     FailIndex,
     /// The Job fails.
     FailJob,
@@ -47,7 +47,7 @@ impl FailurePolicyAction {
 pub struct MatchedRule {
     /// Its action.
     pub action: FailurePolicyAction,
-    /// Why it applies, in words; the text that the API shows for `FailJob`.
+    /// Why it applies; the API shows this text for `FailJob`.
     pub message: String,
 }
 
@@ -55,25 +55,25 @@ pub struct MatchedRule {
 pub fn first_match(policy: &PodFailurePolicy, pod: &PodView) -> Option<MatchedRule> {
     let matched = |(position, rule): (usize, &PodFailurePolicyRule)| {
         let action = FailurePolicyAction::of(rule)?;
-        let said = exit_code_that_matches(rule.on_exit_codes.as_ref(), pod)
+        let cause = exit_code_that_matches(rule.on_exit_codes.as_ref(), pod)
             .or_else(|| condition_that_matches(rule.on_pod_conditions.as_deref().unwrap_or_default(), pod))?;
-        Some(MatchedRule { action, message: format!("{said} matching {} rule at index {position}", action.name()) })
+        Some(MatchedRule { action, message: format!("{cause} matching {} rule at index {position}", action.name()) })
     };
     policy.rules.iter().enumerate().find_map(matched)
 }
 
-/// Only containers that failed are looked at: exit code 0 matches no rule, not even "none of these codes".
+/// Only failed containers count: exit code 0 matches no rule, not even `NotIn`.
 fn exit_code_that_matches(codes: Option<&PodFailurePolicyOnExitCodesRequirement>, pod: &PodView) -> Option<String> {
     let codes = codes?;
     let failed = |container: &ContainerStatusView| {
         let code = container.state.terminated.as_ref()?.exit_code;
-        let is_meant = codes.container_name.as_ref().is_none_or(|name| *name == container.name);
-        let fits = match codes.operator.as_str() {
+        let is_named = codes.container_name.as_ref().is_none_or(|name| *name == container.name);
+        let has_code = match codes.operator.as_str() {
             "In" => codes.values.contains(&code),
             "NotIn" => !codes.values.contains(&code),
             _ => false,
         };
-        (code != 0 && is_meant && fits).then(|| {
+        (code != 0 && is_named && has_code).then(|| {
             let pod = pod.metadata.key();
             format!("Container {} for pod {pod} failed with exit code {code}", container.name)
         })
@@ -82,12 +82,12 @@ fn exit_code_that_matches(codes: Option<&PodFailurePolicyOnExitCodesRequirement>
 }
 
 fn condition_that_matches(patterns: &[PodFailurePolicyOnPodConditionsPattern], pod: &PodView) -> Option<String> {
-    let is_there = |pattern: &&PodFailurePolicyOnPodConditionsPattern| {
-        // The API fills the status in; a pattern that has none all the same means what it would have been.
+    let is_present = |pattern: &&PodFailurePolicyOnPodConditionsPattern| {
+        // The API sets the default. A pattern without a status has the same meaning.
         let status = pattern.status.as_deref().unwrap_or("True");
-        pod.status.conditions.iter().any(|held| held.kind == pattern.type_ && held.status == status)
+        pod.status.conditions.iter().any(|condition| condition.kind == pattern.type_ && condition.status == status)
     };
-    let pattern = patterns.iter().find(is_there)?;
+    let pattern = patterns.iter().find(is_present)?;
     Some(format!("Pod {} has condition {}", pod.metadata.key(), pattern.type_))
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::job::tests::{PodBuilder, pod};
 
-    /// The action and the message, or nothing.
+    /// The action and the message; empty if no rule applies.
     fn match_text(rules: &Value, pod: PodBuilder) -> String {
         let policy: PodFailurePolicy = serde_json::from_value(json!({ "rules": rules })).unwrap();
         first_match(&policy, &pod.0)
@@ -128,14 +128,14 @@ mod tests {
                 failed(2),
                 "Ignore: Container main for pod ns/a failed with exit code 2 matching Ignore rule at index 0",
             ),
-            ("success is none of them", json!([codes("FailJob", "NotIn", &[1])]), failed(0), ""),
+            ("exit code 0 matches no rule", json!([codes("FailJob", "NotIn", &[1])]), failed(0), ""),
             (
-                "negative codes are codes",
+                "a negative code",
                 json!([codes("Count", "In", &[-1])]),
                 failed(-1),
                 "Count: Container main for pod ns/a failed with exit code -1 matching Count rule at index 0",
             ),
-            ("an operator of the future does not apply", json!([codes("FailJob", "Between", &[1, 3])]), failed(2), ""),
+            ("an unknown operator does not apply", json!([codes("FailJob", "Between", &[1, 3])]), failed(2), ""),
             ("another container", json!([named("side")]), failed(2), ""),
             (
                 "that container",
@@ -174,7 +174,7 @@ mod tests {
                 "FailJob: Container main for pod ns/a failed with exit code 2 matching FailJob rule at index 1",
             ),
             (
-                "an action of the future is skipped",
+                "an unknown action is skipped",
                 json!([codes("Explode", "In", &[2]), codes("Count", "In", &[2])]),
                 failed(2),
                 "Count: Container main for pod ns/a failed with exit code 2 matching Count rule at index 1",

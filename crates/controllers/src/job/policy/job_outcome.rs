@@ -19,15 +19,15 @@ pub struct JobOutcome {
     pub succeeded: bool,
     /// CamelCase reason, the same on the interim and on the final condition.
     pub reason: String,
-    /// Text for people.
+    /// Its text.
     pub message: String,
-    /// Whether the interim condition is in the status already. Only then may pods be deleted because of it: the
-    /// decision must outlive a crash before anything is done that cannot be undone.
+    /// Whether the interim condition is in the status. Only then may pods be deleted because of it: the decision must
+    /// survive a crash before anything irreversible is done.
     pub is_in_status: bool,
 }
 
 impl JobOutcome {
-    /// The condition that says where the Job is heading while its last pods are counted.
+    /// The condition while the last pods are counted.
     pub fn interim_condition(&self) -> &'static str {
         if self.succeeded { "SuccessCriteriaMet" } else { "FailureTarget" }
     }
@@ -37,14 +37,13 @@ impl JobOutcome {
         if self.succeeded { "Complete" } else { "Failed" }
     }
 
-    /// What the end of a pod means for the counts of a Job with this verdict; `None` while it has not come to one.
+    /// What the end of a pod counts as in a Job with this outcome; `None` while the pod has not ended.
     ///
-    /// Once the verdict is written, the controller deletes the active pods. Such a pod did not fail by itself: it is a
-    /// failure of a Job that failed, but its index has not failed, and it does not count at all in a Job that
-    /// succeeded. What a rule of the Job leaves out of the counts stays out.
-    // Upstream: counts, deletes and releases the active pods in one sync, from pods as they were before the deletion.
-    // A sync that is cut short between these counts the same pods by other rules afterwards; here a restart changes
-    // nothing.
+    /// Once the outcome is written, the controller deletes the active pods. Such a pod did not fail by itself: it counts as
+    /// failed in a Job that failed, but its index has not failed, and it does not count at all in a Job that succeeded.
+    /// Pods that a rule of the Job ignores stay ignored.
+    // Upstream: counts, deletes and releases the active pods in one sync, from pods as they were before the deletion. If
+    // that sync is interrupted, the same pods are counted by other rules afterwards. Here a restart changes nothing.
     pub fn pod_outcome(&self, params: &JobParams<'_>, pod: &PodView) -> Option<PodOutcome> {
         let end = params.pod_outcome(pod);
         if !(self.is_in_status && pod.metadata.is_deleting()) {
@@ -58,7 +57,7 @@ impl JobOutcome {
     }
 }
 
-/// The outcome of a Job, if there is one yet. An outcome that is in the status stands, whatever the pods do later.
+/// The outcome of a Job, if it has one. An outcome in the status is final, whatever the pods do later.
 pub fn job_outcome(job: &JobView, params: &JobParams<'_>, tally: &Tally, now: Timestamp) -> Option<JobOutcome> {
     if let Some(written) = recorded_outcome(job, true).or_else(|| recorded_outcome(job, false)) {
         return Some(written);
@@ -85,13 +84,13 @@ pub fn job_outcome(job: &JobView, params: &JobParams<'_>, tally: &Tally, now: Ti
 /// Outcomes that only Indexed Jobs have.
 fn indexed_outcome(params: &JobParams<'_>, tally: &Tally) -> Option<JobOutcome> {
     let CompletionMode::Indexed { completions } = params.completion_mode else { return None };
-    if let Some(PerIndexLimits { max_failed_indexes: indexes_max, .. }) = params.per_index_limits {
-        let given_up = tally.failed_indexes.len();
-        if indexes_max.is_some_and(|max| given_up > max) {
+    if let Some(PerIndexLimits { max_failed_indexes, .. }) = params.per_index_limits {
+        let failed = tally.failed_indexes.len();
+        if max_failed_indexes.is_some_and(|max| failed > max) {
             let message = "Job has exceeded the specified maximal number of failed indexes";
             return new(false, "MaxFailedIndexesExceeded", message);
         }
-        if given_up > 0 && given_up.saturating_add(tally.succeeded) >= completions {
+        if failed > 0 && failed.saturating_add(tally.succeeded) >= completions {
             return new(false, "FailedIndexes", "Job has failed indexes");
         }
     }
@@ -103,25 +102,25 @@ fn new(succeeded: bool, reason: &str, message: &str) -> Option<JobOutcome> {
     Some(JobOutcome { succeeded, reason: reason.to_owned(), message: message.to_owned(), is_in_status: false })
 }
 
-/// How long the Job may still be active; `None` without a deadline or while its clock does not run.
+/// How long the Job may still be active; `None` without a deadline or while it is not started.
 pub fn deadline_in(job: &JobView, params: &JobParams<'_>, now: Timestamp) -> Option<Duration> {
     let seconds = job.spec.active_deadline_seconds.filter(|_| !params.suspended)?;
     let active_for = now.duration_since(job.status.start_time?);
-    // Saturating: any number of seconds is a deadline, and on a clock that was set back the Job has been active for
-    // less than nothing.
+    // Saturating: any number of seconds is a valid deadline. The active time is negative if the clock was set back.
     let left = SignedDuration::from_secs(seconds).saturating_sub(active_for);
     Some(left.try_into().unwrap_or(Duration::ZERO))
 }
 
 fn recorded_outcome(job: &JobView, succeeded: bool) -> Option<JobOutcome> {
     let mut outcome = JobOutcome { succeeded, reason: String::new(), message: String::new(), is_in_status: true };
-    let is_it = |condition: &&Condition| condition.kind == outcome.interim_condition() && condition.status == "True";
-    let condition = job.status.conditions.iter().find(is_it)?.clone();
+    let is_interim =
+        |condition: &&Condition| condition.kind == outcome.interim_condition() && condition.status == "True";
+    let condition = job.status.conditions.iter().find(is_interim)?.clone();
     (outcome.reason, outcome.message) = (condition.reason, condition.message);
     Some(outcome)
 }
 
-/// Restarts in place are failures that leave no failed pod behind.
+/// Restarts in place are failures without a failed pod.
 fn restarted_too_often<'a>(params: &JobParams<'_>, active: &'a [Arc<PodView>]) -> bool {
     if !params.restarts_in_place {
         return false;

@@ -1,4 +1,4 @@
-//! What the end of a pod means for its Job, and when it was.
+//! What the end of a pod counts as, and when it was.
 
 use api::Timestamp;
 use api::views::{Condition, PodPhase, PodView};
@@ -7,20 +7,20 @@ use jiff::SignedDuration;
 use super::failure_policy::{FailurePolicyAction, MatchedRule, first_match};
 use crate::job::job_params::{FAILURES_KEY, JobParams};
 
-/// What the end of a pod means.
+/// What the end of a pod counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodOutcome {
-    /// It has done its work.
+    /// It succeeded.
     Succeeded,
-    /// It has failed, and that counts.
+    /// It failed, which counts.
     Failed,
-    /// It has failed, that counts, and its index is not tried again.
+    /// It failed, which counts, and its index is not retried.
     FailedIndex,
-    /// It has failed, and a rule of the Job says that this does not count.
+    /// It failed, which does not count because of a rule of the Job.
     Ignored,
     /// It was preempted, evicted or released. That does not count as a failure of the program.
     Disrupted,
-    /// It was deleted because the Job had succeeded without it. That counts nowhere.
+    /// It was deleted because the Job had succeeded without it. It does not count.
     Stopped,
 }
 
@@ -32,7 +32,7 @@ impl PodOutcome {
 }
 
 impl JobParams<'_> {
-    /// What the pod's end means; `None` while it has not come to one.
+    /// What the pod's end counts as; `None` while it has not ended.
     pub fn pod_outcome(&self, pod: &PodView) -> Option<PodOutcome> {
         if pod.status.phase == PodPhase::Succeeded {
             return Some(PodOutcome::Succeeded);
@@ -45,15 +45,14 @@ impl JobParams<'_> {
             Some(FailurePolicyAction::FailIndex) if self.per_index_limits.is_some() => {
                 return Some(PodOutcome::FailedIndex);
             }
-            // Upstream: a failure counts whatever it came from, unless a rule of the Job says otherwise. What the
-            // scheduler or a drain takes away would use up the limits of Jobs that did nothing wrong. What the kubelet
-            // evicts counts here too.
+            // Upstream: every failure counts unless a rule of the Job ignores it. Pods that the scheduler or a drain deletes
+            // would use up the limits of Jobs whose program did not fail. Pods that the kubelet evicts count here too.
             None if !self.counts_disruptions && is_disrupted(pod) => return Some(PodOutcome::Disrupted),
             _ => {}
         }
-        let used_up =
+        let is_limit_reached =
             self.per_index_limits.is_some_and(|limit| annotation_count(pod, FAILURES_KEY) >= limit.backoff_limit);
-        Some(if used_up { PodOutcome::FailedIndex } else { PodOutcome::Failed })
+        Some(if is_limit_reached { PodOutcome::FailedIndex } else { PodOutcome::Failed })
     }
 
     /// Why the Job fails because of this pod, if it does.
@@ -68,15 +67,15 @@ impl JobParams<'_> {
         self.matched_rule(pod).map(|matched| matched.action)
     }
 
-    /// The rule that decides about this pod. Rules are about ends: a pod that is only being deleted has no exit code.
+    /// The rule that applies to this pod. Rules apply to failed pods: one that is only being deleted has no exit code.
     fn matched_rule(&self, pod: &PodView) -> Option<MatchedRule> {
         let policy = self.failure_policy.filter(|_| pod.status.phase == PodPhase::Failed)?;
         first_match(policy, pod)
     }
 }
 
-/// Reasons of the condition `DisruptionTarget` that are no failure of the program: preemption, release of a half-bound
-/// gang, drain, a lost node, a NoExecute taint. `TerminationByKubelet` is not among them: a pod that uses up the
+/// Reasons of the condition `DisruptionTarget` that are no failure of the program: preemption, release of a partially
+/// bound gang, drain, a lost node, a NoExecute taint. `TerminationByKubelet` is not among them: a pod that exhausts the
 /// node's memory would do so again and again.
 const DISRUPTION_REASONS: [&str; 5] = [
     "PreemptionByScheduler",
@@ -88,8 +87,10 @@ const DISRUPTION_REASONS: [&str; 5] = [
 
 /// Whether the pod was disrupted for one of `DISRUPTION_REASONS`.
 pub fn is_disrupted(pod: &PodView) -> bool {
-    let is_it = |held: &Condition| held.kind == "DisruptionTarget" && held.status == "True";
-    pod.status.conditions.iter().any(|held| is_it(held) && DISRUPTION_REASONS.contains(&held.reason.as_str()))
+    let is_target = |condition: &Condition| condition.kind == "DisruptionTarget" && condition.status == "True";
+    let is_disruption =
+        |condition: &Condition| is_target(condition) && DISRUPTION_REASONS.contains(&condition.reason.as_str());
+    pod.status.conditions.iter().any(is_disruption)
 }
 
 /// The number in an annotation of ours; 0 where there is none.
@@ -97,11 +98,11 @@ pub fn annotation_count(pod: &PodView, key: &str) -> i32 {
     pod.metadata.annotations.get(key).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// When the pod ended, by the best evidence there is: its containers, its readiness, its deletion, its creation.
+/// When the pod ended, from the first of these that is known: its containers, its readiness, its deletion, its creation.
 pub fn finished_at(pod: &PodView) -> Timestamp {
     let containers = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
     let ends: Option<Vec<_>> = containers.map(|status| status.state.terminated.as_ref()?.finished_at).collect();
-    let not_ready = pod.status.conditions.iter().find(|held| held.kind == "Ready" && held.status == "False");
+    let not_ready = pod.status.conditions.iter().find(|it| it.kind == "Ready" && it.status == "False");
     ends.and_then(|ends| ends.into_iter().max())
         .or(not_ready.and_then(|condition| condition.last_transition_time))
         .or(deletion_requested_at(pod))
@@ -111,7 +112,7 @@ pub fn finished_at(pod: &PodView) -> Timestamp {
 
 /// Whether the pod failed before its deletion was requested. A deleted pod ends because of the deletion.
 pub fn failed_before_deletion(pod: &PodView) -> bool {
-    let ended_first = || deletion_requested_at(pod).is_none_or(|asked| finished_at(pod) < asked);
+    let ended_first = || deletion_requested_at(pod).is_none_or(|requested| finished_at(pod) < requested);
     pod.status.phase == PodPhase::Failed && ended_first()
 }
 
@@ -127,17 +128,17 @@ mod tests {
     use crate::job::tests::{at, pod};
 
     #[test]
-    fn the_end_of_a_pod_is_told_by_the_best_evidence() {
+    fn the_end_of_a_pod_comes_from_its_containers_then_readiness_deletion_and_creation() {
         let not_ready = |second| pod("a").created(10).condition_at("Ready", "False", second);
         for (case, pod, want) in [
             ("its only container", pod("a").created(10).failed_at(30), 30),
             ("the last of its containers", pod("a").failed_at(30).terminated("side", 1, 40), 40),
-            ("an init container that went on beside them", pod("a").failed_at(30).init_exited_at("log", 1, 45), 45),
-            ("no container says so", not_ready(25), 25),
+            ("an init container that ended after them", pod("a").failed_at(30).init_exited_at("log", 1, 45), 45),
+            ("no container has an end", not_ready(25), 25),
             ("one container still runs", not_ready(25).terminated("main", 1, 20).still_running("side"), 25),
             ("containers count more than readiness", not_ready(25).failed_at(30), 30),
             ("deleted with a grace period", pod("a").created(10).deleted_at(90, 30), 60),
-            ("nothing but its creation", pod("a").created(10), 10),
+            ("only its creation is known", pod("a").created(10), 10),
         ] {
             assert_eq!(finished_at(&pod.0), at(want), "{case}");
         }

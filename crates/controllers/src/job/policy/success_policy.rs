@@ -1,4 +1,4 @@
-//! Whether `spec.successPolicy` says that enough indexes have succeeded (KEP-3998).
+//! Whether enough indexes have succeeded for `spec.successPolicy` (KEP-3998).
 
 use k8s_openapi::api::batch::v1::{SuccessPolicy, SuccessPolicyRule};
 
@@ -39,7 +39,7 @@ mod tests {
             ("enough, but of others", json!([{ "succeededIndexes": "0-5", "succeededCount": 2 }]), "1,7-9", None),
             ("enough of any", json!([{ "succeededCount": 3 }]), "1,4,8", Some(0)),
             ("too few of any", json!([{ "succeededCount": 3 }]), "1,4", None),
-            ("a rule that says nothing", json!([{}]), "0-9", None),
+            ("an empty rule", json!([{}]), "0-9", None),
             ("the second", json!([{ "succeededIndexes": "0" }, { "succeededCount": 1 }]), "3", Some(1)),
             ("the first of two", json!([{ "succeededIndexes": "3" }, { "succeededCount": 1 }]), "3", Some(0)),
         ] {

@@ -1,9 +1,9 @@
-//! How many pods a Job's group can have at once from now on. The scheduler reads it from an annotation of the PodGroup, so
-//! that a gang waits for no pods that will never come (those whose work is done and whose pods are gone), and that the
-//! domain of a group with a topology key is chosen for all its pods and not for those that came first.
+//! How many pods a Job's group can have at once from now on. The scheduler reads it from an annotation of the PodGroup. So
+//! a gang does not wait for pods that will not be created because their work is done, and the domain of a group with a
+//! topology key is chosen for all its pods, not only for the first ones.
 //!
-//! The annotation is written when the PodGroup is created, and again only where the value that stands there would mislead
-//! the scheduler. A Job of 10,000 completions costs no write for each of them.
+//! The annotation is written when the PodGroup is created, and again only if its value would mislead the scheduler. A Job
+//! of 10,000 completions does not cost a write for each of them.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ pub struct ExpectedCountUpdate {
     pub count: i32,
 }
 
-/// The count of a Job of which nothing is done yet.
+/// The count of a Job without finished pods.
 pub fn initial_count(job: &JobView) -> i32 {
     let parallelism = job.spec.parallelism.unwrap_or(1);
     job.spec.completions.map_or(parallelism, |completions| completions.min(parallelism)).max(0)
 }
 
-/// The count from now on: the parallelism, or what is left to complete. A suspended Job is counted as if it were resumed.
+/// The count from now on: the parallelism, or what remains to complete. A suspended Job counts as resumed.
 pub fn remaining_count(params: &JobParams<'_>, tally: &Tally) -> i32 {
     let count = match params.completions {
         // Once one pod of a work queue has succeeded, the others may end but none is added.
@@ -45,16 +45,15 @@ pub fn remaining_count(params: &JobParams<'_>, tally: &Tally) -> i32 {
     count.max(0)
 }
 
-/// Lets a PodGroup that is about to be created, and says how many pods it can have, say how many that are by now: a resumed
-/// Job may have done a part of its work.
+/// Updates the annotation of a PodGroup that is about to be created: a resumed Job may have finished a part of its work.
 pub fn adjust_new(group: &mut PodGroup, params: &JobParams<'_>, tally: &Tally) {
     let annotations = group.metadata.annotations.iter_mut();
-    let held = annotations.flat_map(|annotations| annotations.get_mut(PodGroupView::EXPECTED_COUNT_ANNOTATION));
-    held.for_each(|held| *held = remaining_count(params, tally).to_string());
+    let values = annotations.flat_map(|annotations| annotations.get_mut(PodGroupView::EXPECTED_COUNT_ANNOTATION));
+    values.for_each(|value| *value = remaining_count(params, tally).to_string());
 }
 
-/// The change of the annotation that is due before `planned` is done, on a gang that was found and is ours. Pods that are
-/// to be deleted wait for nothing any more.
+/// The change of the annotation that comes before `planned`, on a group of ours. None before pods are deleted: those wait
+/// for nothing any more.
 pub fn count_update(
     observed: &JobSnapshot,
     params: &JobParams<'_>,
@@ -71,18 +70,18 @@ pub fn count_update(
         return None;
     }
     let count = remaining_count(params, tally);
-    let held = group.expected_count().and_then(Result::ok).map_or(i64::MAX, |held| held as i64);
+    let current = group.expected_count().and_then(Result::ok).map_or(i64::MAX, |count| count as i64);
     let Some(min_count) = group.min_count() else {
-        // Of a Basic group with a topology key it chooses the domain of the first pods, and nothing after that.
+        // For a Basic group with a topology key the count matters only for the domain of the first pods.
         let starts = tally.active.is_empty() && matches!(planned, PodPlan::Create(_));
-        let due = starts && held != i64::MAX && held != i64::from(count);
+        let due = starts && current != i64::MAX && current != i64::from(count);
         return due.then(|| ExpectedCountUpdate { group: group.clone(), count });
     };
-    let due = match i64::from(count) - held {
+    let due = match i64::from(count) - current {
         0 => false,
         1.. => true,
-        // Pods that wait, or are about to, must not wait for others that never come. Where none does, a value that is too
-        // large is told by the condition `Degraded` alone, and only once the pods that succeeded no longer make up for it.
+        // Pending pods, or those about to be created, must not wait for pods that will not be created. Without pending pods
+        // a value that is too large affects only the condition `Degraded`, and only once too few succeeded pods exist.
         _ => {
             let waits = || tally.active.iter().any(|pod| pod.node_name().is_none());
             matches!(planned, PodPlan::Create(_)) || waits() || is_below_min_count(observed, count, min_count)
@@ -91,7 +90,7 @@ pub fn count_update(
     due.then(|| ExpectedCountUpdate { group: group.clone(), count })
 }
 
-/// Whether so many pods and those that succeeded and still exist are fewer than the gang's `minCount`.
+/// Whether `count` pods and the existing ones that succeeded are fewer than the gang's `minCount`.
 pub fn is_below_min_count(observed: &JobSnapshot, count: i32, min_count: i32) -> bool {
     let succeeded = observed.pods.iter().filter(|pod| pod.status.phase == PodPhase::Succeeded).count();
     let exist = succeeded.saturating_add(observed.counted_pods.count);

@@ -1,4 +1,4 @@
-//! Which Workload and PodGroup a Job's pods belong to, and what has to be written before there can be pods.
+//! Which Workload and PodGroup a Job's pods belong to, and what must be written before the pods are created.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ pub enum ManagementMode {
 
 /// Which scheduling objects of `job` this controller manages.
 pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> ManagementMode {
-    let brings_group = job.spec.template.scheduling_group.is_some();
+    let names_group = job.spec.template.scheduling_group.is_some();
     if !gates.enabled(Gate::WorkloadWithJob)
-        || brings_group
+        || names_group
         || GroupsLabel::of(&job.metadata) == Some(GroupsLabel::Disabled)
     {
         return ManagementMode::ManageNone;
@@ -58,7 +58,7 @@ pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners)
     }
 }
 
-/// Why a Job compiles to no Workload and PodGroup of its own, for people; `None` where it does.
+/// Why a Job compiles to no Workload and PodGroup of its own; `None` if it does.
 pub fn no_objects_reason(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> Option<String> {
     let owner = job.metadata.controller().map(name_of).unwrap_or_default();
     match management_mode(job, gates, child_owners) {
@@ -68,25 +68,25 @@ pub fn no_objects_reason(job: &JobView, gates: &Gates, child_owners: &ChildOwner
             let template = links(job).map(|links| links.template).filter(|name| !name.is_empty());
             let template = template.map(|name| format!("template {name}")).unwrap_or_else(|| "a template".to_owned());
             Some(format!(
-                "{owner} controls it, and its PodGroup is made from {template} of the Workload of {owner} or of an owner of that"
+                "{owner} controls it, and its PodGroup is created from {template} of the Workload of {owner} or of one of its owners"
             ))
         }
         ManagementMode::ManageNone if !gates.enabled(Gate::WorkloadWithJob) => {
             Some(format!("the feature gate {} is off", Gate::WorkloadWithJob.name()))
         }
         ManagementMode::ManageNone if job.spec.template.scheduling_group.is_some() => {
-            Some("its pod template names a PodGroup of its own".to_owned())
+            Some("its pod template names a PodGroup".to_owned())
         }
         ManagementMode::ManageNone if GroupsLabel::of(&job.metadata) == Some(GroupsLabel::Disabled) => {
-            Some(format!("its label {GROUPS_LABEL} says disabled"))
+            Some(format!("its label {GROUPS_LABEL} is disabled"))
         }
-        ManagementMode::ManageNone => Some(format!("{owner} controls it and looks after its group")),
+        ManagementMode::ManageNone => Some(format!("{owner} controls it and manages its PodGroup")),
     }
 }
 
-/// Whom the Workload to look for names as its `controllerRef`. A child has several, of which the first counts that
-/// there is a Workload for.
-// Upstream: only the Workload of the parent is found, so that a child in a tree of three levels has none.
+/// The owners that the Job's Workload may have in its `controllerRef`. Of the several owners of a child, the first with a
+/// Workload counts.
+// Upstream: only the Workload of the parent is found, so a child in a tree of three levels has none.
 pub fn workload_owners(job: &JobView, mode: ManagementMode, owner_chain: Option<&CachedOwnerChain>) -> Vec<OwnerRef> {
     match mode {
         ManagementMode::ManageNone | ManagementMode::JoinNamed => Vec::new(),
@@ -98,7 +98,7 @@ pub fn workload_owners(job: &JobView, mode: ManagementMode, owner_chain: Option<
             ..OwnerRef::default()
         }],
         ManagementMode::ManagePodGroupOnly => match owner_chain {
-            Some(known) => known.chain.owners().to_vec(),
+            Some(cached) => cached.chain.owners().to_vec(),
             None => job.metadata.controller().cloned().into_iter().collect(),
         },
     }
@@ -109,15 +109,15 @@ pub fn workload_owners(job: &JobView, mode: ManagementMode, owner_chain: Option<
 pub struct JoinedGroup {
     /// The PodGroup's name.
     pub name: String,
-    /// The reference by which the group is the pods' second owner: where our own garbage collector runs, and only of a
+    /// The reference that makes the group the pods' second owner. Only where our own garbage collector runs, and for a
     /// group that is deleted together with the Job.
     pub owner: Option<OwnerReference>,
-    /// What the server did not keep of the group, or of what belongs to it.
+    /// Fields of the group, its Workload or its pods that the server dropped.
     pub fallback: Option<Fallback>,
 }
 
 impl JoinedGroup {
-    /// A group that is no owner of its pods.
+    /// A group that does not own its pods.
     pub(super) fn without_owner(group: &PodGroupView) -> JoinedGroup {
         JoinedGroup { name: group.metadata.name.clone(), owner: None, fallback: None }
     }
@@ -128,7 +128,7 @@ impl JoinedGroup {
 pub struct Fallback {
     /// CamelCase reason of condition and event.
     pub reason: &'static str,
-    /// Text for people.
+    /// Its text.
     pub message: String,
 }
 
@@ -140,16 +140,16 @@ impl Fallback {
     /// Reason of a child that waits for the Workload of an owner.
     pub const PARENT_NOT_FOUND: &str = "ParentWorkloadNotFound";
 
-    /// Whether the Job's status has it already.
+    /// Whether it is in the Job's status.
     pub fn is_in_status(&self, job: &JobView) -> bool {
-        let noted = |condition: &Condition| condition.reason == self.reason && condition.message == self.message;
+        let is_same = |condition: &Condition| condition.reason == self.reason && condition.message == self.message;
         let mut conditions = job.status.conditions.iter();
         conditions
-            .any(|condition| condition.kind == Fallback::CONDITION && condition.status == "True" && noted(condition))
+            .any(|condition| condition.kind == Fallback::CONDITION && condition.status == "True" && is_same(condition))
     }
 }
 
-/// What stands between a Job and its pods.
+/// What has to happen before the Job's pods are created, or which group they join.
 #[derive(Clone, Debug)]
 pub enum Scheduling {
     /// An object of ours is to be deleted.
@@ -158,7 +158,7 @@ pub enum Scheduling {
     NeedsWorkload(Box<Workload>),
     /// There is no PodGroup yet: this one is to be created.
     NeedsPodGroup(Box<PodGroup>),
-    /// The Job's size moved on and an object we made has to follow.
+    /// The Job's size changed and an object of ours has to follow.
     NeedsMinCount(MinCountUpdate),
     /// What the Job requests is not available here or does not exist yet. Its event enqueues the Job.
     Blocked(Fallback),
@@ -166,7 +166,7 @@ pub enum Scheduling {
     OwnersUnknown,
     /// Pods join this group.
     Join(JoinedGroup),
-    /// Pods are plain, because the Job has no group or, with a reason, because it cannot be told which.
+    /// Pods are plain, because the Job has no group or, with a reason, because its group is not known.
     Plain(Option<Fallback>),
 }
 
@@ -179,7 +179,7 @@ pub struct MinCountUpdate {
     pub min_count: i32,
 }
 
-/// An object that this controller made and may write to. Its Workload has one template.
+/// An object that this controller created and may write. Its Workload has one template.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // The variants are the kinds.
 pub enum ManagedObject {
@@ -203,14 +203,14 @@ pub fn scheduling(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Res
         ManagementMode::ManageNone => Ok(Scheduling::Plain(None)),
         ManagementMode::JoinNamed => named_group(observed),
         mode => match removal::next_to_delete(observed, config) {
-            Some(made) => Ok(Scheduling::NeedsRemoval(made)),
+            Some(object) => Ok(Scheduling::NeedsRemoval(object)),
             None if removal::must_delete_objects(observed, config) => Ok(Scheduling::Plain(None)),
             None => own_group(observed, mode, gates, config),
         },
     }
 }
 
-/// The same for a Job whose group is its own.
+/// The same for a Job with its own group.
 fn own_group(
     observed: &JobSnapshot,
     mode: ManagementMode,
@@ -226,7 +226,7 @@ fn own_group(
         ([], ManagementMode::ManagePodGroupOnly) if may_create || observed.owner_chain.is_none() => {
             return Ok(blocked_on_owner(observed.owner_chain.as_deref()));
         }
-        ([], _) => return Ok(missing_object("Workload", wants() && asks_for_gang(&observed.job, gates))),
+        ([], _) => return Ok(missing_object("Workload", wants() && requests_gang(&observed.job, gates))),
         ([workload], _) => workload,
         (several, _) => return Ok(ambiguous("AmbiguousWorkload", several)),
     };
@@ -251,7 +251,7 @@ fn own_group(
         [group] => group,
         several => return Ok(ambiguous("AmbiguousPodGroup", several)),
     };
-    // The group follows the template it was made from, which is the Workload's whoever made that.
+    // The group follows the template that it was created from, also in a Workload of a user.
     if let Some(min_count) = min_count_to_set(template, group)
         && is_ours(&group.metadata, &observed.job)
     {
@@ -266,39 +266,39 @@ fn own_group(
     }))
 }
 
-/// Parents mostly come with their Workload, but a child may be seen first.
+/// A parent's Workload usually exists before its children, but the cache may show a child first.
 fn blocked_on_owner(owner_chain: Option<&CachedOwnerChain>) -> Scheduling {
-    let Some(CachedOwnerChain { chain: lineage, .. }) = owner_chain else { return Scheduling::OwnersUnknown };
-    let (owns, which) = match lineage.owners() {
-        [parent] => ("owns this Job and sees to its group", name_of(parent)),
-        _ => ("own this Job and see to its group", "one of them".to_owned()),
+    let Some(CachedOwnerChain { chain, .. }) = owner_chain else { return Scheduling::OwnersUnknown };
+    let (verbs, owner) = match chain.owners() {
+        [parent] => ("owns this Job and manages its PodGroup", name_of(parent)),
+        _ => ("own this Job and manage its PodGroup", "one of them".to_owned()),
     };
     let message = format!(
-        "there is no Workload of {lineage}, which {owns}: create a Workload that names {which} in spec.controllerRef, or \
-         make the Job without the annotation {TEMPLATE_ANNOTATION}{}",
-        lineage.gap_message()
+        "there is no Workload of {chain}, which {verbs}: create a Workload that names {owner} in spec.controllerRef, or \
+         recreate the Job without the annotation {TEMPLATE_ANNOTATION}{}",
+        chain.gap_message()
     );
     Scheduling::Blocked(Fallback { reason: Fallback::PARENT_NOT_FOUND, message })
 }
 
-/// A Job with pods whose Workload or PodGroup is not there, or not any more: none is made now (`removal::may_create`),
-/// and pods that come from now on are plain. One that was to be a gang says so.
+/// A Job with pods whose Workload or PodGroup does not exist: none is created now (`removal::may_create`), and later pods
+/// are plain. A Job that requests a gang reports it.
 fn missing_object(kind: &str, is_gang: bool) -> Scheduling {
     let reason = if kind == "Workload" { "WorkloadMissing" } else { "PodGroupMissing" };
     let message = format!(
-        "there is no {kind} of this Job, which was to be scheduled as a gang, and none is made while the Job has pods: \
-         suspend it until it has none and resume it, or delete and recreate it"
+        "this Job requests a gang but has no {kind}, and none is created while the Job has pods: suspend it until it has \
+         none and resume it, or delete and recreate it"
     );
     Scheduling::Plain(is_gang.then_some(Fallback { reason, message }))
 }
 
-fn asks_for_gang(job: &JobView, gates: &Gates) -> bool {
+fn requests_gang(job: &JobView, gates: &Gates) -> bool {
     let intent = JobIntent::from(job);
     let policy = intent.scheduling.and_then(|scheduling| scheduling.scheduling_policy.as_ref());
     intent.is_auto_gang(gates) || policy.is_some_and(|policy| policy.gang.is_some())
 }
 
-/// Why no template of the Workload is the Job's, and what to do about it.
+/// Why no template of the Workload is for the Job, and the remedy.
 fn no_template_message(job: &JobView, workload: &WorkloadView, mode: ManagementMode) -> String {
     let name = &workload.metadata.name;
     let known = templates(&workload.spec).into_iter().filter(|template| matches!(template, GroupTemplate::Pods(_)));
@@ -310,14 +310,13 @@ fn no_template_message(job: &JobView, workload: &WorkloadView, mode: ManagementM
             links.template
         ),
         None => format!(
-            "Workload {name} has no single template for the pods of this Job; it has {known}: leave one, at the top"
+            "Workload {name} has no single template for the pods of this Job; it has {known}: leave only one, at the top level"
         ),
     }
 }
 
-/// Whether the garbage collector deletes the group together with the Job: this controller made it for the Job, and its
-/// other owners go with the Job too. A group that outlives the Job would keep the Job's pods, whose second owner it
-/// is.
+/// Whether the garbage collector deletes the group together with the Job: this controller created it for the Job, and its
+/// other owners are deleted with the Job too. A group that outlives the Job would keep the pods that it owns.
 fn is_deleted_with_job(group: &PodGroupView, observed: &JobSnapshot) -> bool {
     let job = &observed.job;
     let is_job = |owner: &OwnerRef| owner.uid == job.metadata.uid;
@@ -325,18 +324,19 @@ fn is_deleted_with_job(group: &PodGroupView, observed: &JobSnapshot) -> bool {
         .workloads
         .iter()
         .find(|workload| is_ours(&workload.metadata, job) && workload.metadata.owner_references.iter().all(is_job));
-    let goes = |owner: &OwnerRef| is_job(owner) || own_workload.is_some_and(|own| own.metadata.uid == owner.uid);
-    is_ours(&group.metadata, job) && group.metadata.owner_references.iter().all(goes)
+    let is_deleted_too =
+        |owner: &OwnerRef| is_job(owner) || own_workload.is_some_and(|own| own.metadata.uid == owner.uid);
+    is_ours(&group.metadata, job) && group.metadata.owner_references.iter().all(is_deleted_too)
 }
 
-/// The `minCount` of the template where the group, which is a gang too, has another.
+/// The `minCount` of the template if both are gangs and the group has another value.
 pub(super) fn min_count_to_set(template: &PodGroupTemplate, group: &PodGroupView) -> Option<i32> {
     let wanted = template.scheduling_policy.gang.as_ref()?.min_count;
-    group.min_count().filter(|held| *held != wanted).map(|_| wanted)
+    group.min_count().filter(|current| *current != wanted).map(|_| wanted)
 }
 
-/// The Workload and PodGroup that a root Job with this spec would get; `None` where somebody else brings the group.
-/// For tools that show what would be made, without a server: `workload_uid` stands in for the one it would assign.
+/// The Workload and PodGroup that a root Job with this spec would get; `None` for a Job that gets none of its own. For
+/// tools without a server: `workload_uid` replaces the uid that a server would assign.
 pub fn compile_objects(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, PodGroup)>, BuildError> {
     let gates = Gates::default();
     let mode = management_mode(job, &gates, &ChildOwners::default());
@@ -372,7 +372,7 @@ pub(super) fn compile(job: &JobView, gates: &Gates) -> Result<Workload, BuildErr
     Ok(workload)
 }
 
-/// The PodGroup made from a template as the server holds it, so that what the server dropped stays dropped.
+/// The PodGroup created from a template as the server stores it, so that fields that the server dropped stay dropped.
 pub(super) fn pod_group(
     job: &JobView,
     workload: &WorkloadView,
@@ -383,9 +383,9 @@ pub(super) fn pod_group(
     let metadata =
         ObjectMeta { name: Some(key.name.clone()), namespace: Some(key.namespace.clone()), ..ObjectMeta::default() };
     let stored = Workload { metadata, spec: workload.spec.clone() };
-    // A child leaves the Workload to its parent, and tells its group from those of its siblings by its uid. The group
-    // of a Workload that Jobs name is no Job's own. A user's Workload outlives the Job, the group made from it does
-    // not.
+    // The Workload of a child belongs to its parent; the child's uid is in the name of its group, so that siblings have
+    // their own. The group of a Workload that Jobs name belongs to none of them. A user's Workload outlives the Job, the
+    // group created from it does not.
     let (instance, owner, group_owners) = match mode {
         ManagementMode::JoinNamed => ("", None, vec![non_controller_owner(workload)]),
         ManagementMode::ManageBoth if is_ours(&workload.metadata, job) => {
@@ -407,7 +407,7 @@ pub(super) fn pod_group(
     {
         annotations.insert(EXPECTED_AFTER_MIN_COUNT.to_owned(), later.clone());
     }
-    // A gang waits for no more pods than that, and a domain is chosen for as many.
+    // A gang waits for no more pods than this, and its domain is chosen for this many.
     let is_counted = group.spec.scheduling_policy.gang.is_some() || group.spec.scheduling_constraints.is_some();
     if mode != ManagementMode::JoinNamed && is_counted {
         annotations
@@ -417,13 +417,13 @@ pub(super) fn pod_group(
     Ok(group)
 }
 
-/// What the Job's parent, if it has one, says about the Job's group.
+/// The annotations of the Job's parent about the Job's group.
 fn links(job: &JobView) -> Option<GroupAnnotations> {
     GroupAnnotations::read(|key| job.metadata.annotations.get(key).map(String::as_str))
 }
 
 /// The template for this Job's pods: the only one or, for a child, the one it names, at whatever depth.
-// Upstream: only templates at the top are found, so that a child cannot belong to a group of groups.
+// Upstream: only templates at the top level are found, so a child cannot belong to a group of groups.
 pub(super) fn template_of<'a>(
     job: &JobView,
     workload: &'a WorkloadView,
@@ -451,14 +451,14 @@ fn workload_min_count(job: &JobView, workload: &WorkloadView, gates: &Gates) -> 
     Ok(counts.first().map(|gang| gang.count))
 }
 
-/// Whether this controller made the object for this Job. Objects of others are used, never written (S000-40).
+/// Whether this controller created the object for this Job. Objects of others are used, never written (S000-40).
 pub(super) fn is_ours(meta: &MetaView, job: &JobView) -> bool {
     is_controlled_by(meta, &job.metadata.uid) && is_created_by_us(meta)
 }
 
-/// Whether this controller made the object, for whichever Job.
+/// Whether this controller created the object, for any Job.
 pub(super) fn is_created_by_us(meta: &MetaView) -> bool {
-    meta.annotations.get(MANAGED_BY_ANNOTATION).is_some_and(|maker| maker == CONTROLLER_NAME)
+    meta.annotations.get(MANAGED_BY_ANNOTATION).is_some_and(|creator| creator == CONTROLLER_NAME)
 }
 
 fn managed_by() -> BTreeMap<String, String> {
@@ -471,7 +471,7 @@ fn ambiguous<V: View>(reason: &'static str, several: &[Arc<V>]) -> Scheduling {
     Scheduling::Plain(Some(Fallback { reason, message }))
 }
 
-/// An owner that neither manages the object nor waits for it.
+/// A reference to an owner that is no controller and does not block its own deletion.
 fn non_controller_owner<V: View>(owner: &V) -> OwnerReference {
     OwnerReference {
         api_version: V::RESOURCE.api_version(),

@@ -20,7 +20,7 @@ use crate::job::execute::{StepError, record_warning};
 use crate::job::job_params::{is_finished, is_managed_by_others};
 use crate::job::observe::workloads_of;
 
-/// What is known of the parents of Jobs.
+/// The owners above the parents of Jobs.
 #[derive(Debug, Default)]
 pub struct OwnerCache(Mutex<OwnerCacheState>);
 
@@ -28,69 +28,69 @@ pub struct OwnerCache(Mutex<OwnerCacheState>);
 struct OwnerCacheState {
     /// By parent.
     chains: BTreeMap<ParentKey, Arc<CachedOwnerChain>>,
-    /// Each owner in them, as Workloads name it, and whose it is.
+    /// Pairs of an owner, in the form of the index, and a parent below it.
     parents_by_owner: BTreeSet<(String, ParentKey)>,
 }
 
-/// A parent, by its reference and uid. A uid alone is what a user wrote into a Job, of whatever namespace.
+/// A parent, by its reference and uid. A uid alone is not enough: a user can write any uid into a Job of any namespace.
 type ParentKey = (String, String);
 
 impl OwnerCache {
     /// Reads the owners above the Job's parent if they are needed and not known.
     pub async fn refresh(&self, ctx: &JobContext, job: &JobView) -> Result<(), StepError> {
         let Some(parent) = self.parent_to_look_up(ctx, job) else { return Ok(()) };
-        let mut lineage = OwnerChain::from(parent.clone());
-        while let Some(owner) = lineage.next_lookup().cloned() {
-            let answer = look_up_owner(&ctx.client, &job.metadata.namespace, &owner).await.map_err(|error| {
+        let mut chain = OwnerChain::from(parent.clone());
+        while let Some(owner) = chain.next_lookup().cloned() {
+            let lookup = look_up_owner(&ctx.client, &job.metadata.namespace, &owner).await.map_err(|error| {
                 let message = format!("Error reading {}, an owner of this Job: {}", name_of(&owner), message(&error));
                 record_warning(ctx, job, "FailedOwnerRead", "Read", &message);
                 StepError::ReadOwner(error)
             })?;
-            lineage.record_lookup(answer);
+            chain.record_lookup(lookup);
         }
-        self.insert(&ctx.jobs, job, parent, lineage, ctx.clock.now());
+        self.insert(&ctx.jobs, job, parent, chain, ctx.clock.now());
         Ok(())
     }
 
-    /// What is known of the parent of a Job.
+    /// The cached owners above the parent of a Job.
     pub fn get(&self, job: &JobView) -> Option<Arc<CachedOwnerChain>> {
         let parent = job.metadata.controller()?;
         self.lock().chains.get(&key_of(job, parent)).cloned()
     }
 
-    /// The uids of the parents that have this owner, as Workloads name it.
+    /// The uids of the parents below this owner, which is in the form of the index.
     pub fn parents_below(&self, owner: &str) -> Vec<String> {
         let state = self.lock();
         let first = (owner.to_owned(), ParentKey::default());
-        let of_it = state.parents_by_owner.range(first..).take_while(|(found, _)| found == owner);
-        of_it.map(|(_, (_, uid))| uid.clone()).collect()
+        let parents = state.parents_by_owner.range(first..).take_while(|(found, _)| found == owner);
+        parents.map(|(_, (_, uid))| uid.clone()).collect()
     }
 
-    /// A Job is gone or has another parent: what was known of its parent is forgotten, unless another Job has it too.
+    /// A Job is gone or has another parent: drops the entry of its parent, unless another Job has the same parent.
     pub fn forget(&self, jobs: &Cache<JobView>, job: &JobView) {
         let Some(parent) = job.metadata.controller() else { return };
         let key = key_of(job, parent);
         let mut state = self.lock();
-        let Some(known) = state.chains.get(&key).cloned() else { return };
-        let has_it =
+        let Some(cached) = state.chains.get(&key).cloned() else { return };
+        let has_same_parent =
             |other: &Arc<JobView>| other.metadata.controller().is_some_and(|owner| key_of(other, owner) == key);
-        if !jobs.by_index(&JobView::BY_CONTROLLER, &parent.uid).iter().any(has_it) {
+        if !jobs.by_index(&JobView::BY_CONTROLLER, &parent.uid).iter().any(has_same_parent) {
             state.chains.remove(&key);
-            state.remove_from_index(&job.metadata.namespace, &known.chain, &key);
+            state.remove_from_index(&job.metadata.namespace, &cached.chain, &key);
         }
     }
 
-    /// The parent of a Job that has to find a Workload and does not, where the server can tell more than is known.
+    /// The parent of a Job without a Workload, if it is time to read its owners.
     fn parent_to_look_up<'a>(&self, ctx: &JobContext, job: &'a JobView) -> Option<&'a OwnerRef> {
         let mode = management_mode(job, &ctx.gates, &ctx.config.child_owners);
-        let is_over = is_finished(job) || job.metadata.is_deleting() || is_managed_by_others(job);
-        if mode != ManagementMode::ManagePodGroupOnly || is_over {
+        let needs_no_group = is_finished(job) || job.metadata.is_deleting() || is_managed_by_others(job);
+        if mode != ManagementMode::ManagePodGroupOnly || needs_no_group {
             return None;
         }
-        let known = self.get(job);
-        let is_due = |known: &CachedOwnerChain| known.due_in(ctx.clock.now(), ctx.config.retry).is_zero();
-        if known.as_deref().is_some_and(|known| !is_due(known))
-            || !workloads_of(ctx, job, mode, known.as_deref()).is_empty()
+        let cached = self.get(job);
+        let is_due = |cached: &CachedOwnerChain| cached.due_in(ctx.clock.now(), ctx.config.retry).is_zero();
+        if cached.as_deref().is_some_and(|cached| !is_due(cached))
+            || !workloads_of(ctx, job, mode, cached.as_deref()).is_empty()
         {
             return None;
         }
@@ -99,9 +99,9 @@ impl OwnerCache {
 
     fn insert(&self, jobs: &Cache<JobView>, job: &JobView, parent: &OwnerRef, chain: OwnerChain, now: Timestamp) {
         let mut state = self.lock();
-        // Where the Job has gone meanwhile, or changed hands, the time to forget has passed.
-        let is_same = |held: Arc<JobView>| held.metadata.controller() == Some(parent);
-        if !jobs.get(&job.metadata.key()).is_some_and(is_same) {
+        // If the Job is gone or has another parent by now, `forget` was called already and would not be called again.
+        let has_same_parent = |cached: Arc<JobView>| cached.metadata.controller() == Some(parent);
+        if !jobs.get(&job.metadata.key()).is_some_and(has_same_parent) {
             return;
         }
         let (namespace, key) = (&job.metadata.namespace, key_of(job, parent));
@@ -110,11 +110,11 @@ impl OwnerCache {
         state
             .parents_by_owner
             .extend(chain.owners().iter().map(|owner| (controller_ref(namespace, owner), key.clone())));
-        let asked = before.map_or(0, |before| before.lookups).saturating_add(1);
-        state.chains.insert(key, Arc::new(CachedOwnerChain { chain, lookups: asked, looked_up_at: now }));
+        let lookups = before.map_or(0, |before| before.lookups).saturating_add(1);
+        state.chains.insert(key, Arc::new(CachedOwnerChain { chain, lookups, looked_up_at: now }));
     }
 
-    // Held for the time of a look, never across an await.
+    // Locked for one read or change, never across an await.
     fn lock(&self) -> MutexGuard<'_, OwnerCacheState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,9 +132,9 @@ fn key_of(job: &JobView, parent: &OwnerRef) -> ParentKey {
     (controller_ref(&job.metadata.namespace, parent), parent.uid.clone())
 }
 
-/// Reads an owner from the server. An error is one that is worth a retry.
+/// Reads an owner from the server. An error is retriable.
 async fn look_up_owner(client: &kube::Client, namespace: &str, owner: &OwnerRef) -> Result<OwnerLookup, kube::Error> {
-    let answer = async {
+    let lookup = async {
         let OwnerRef { api_version, kind, name, .. } = owner;
         match object_path(client, api_version, kind, &ObjectKey::new(namespace, name)).await? {
             None => Ok(OwnerLookup::Unreadable(format!("the API server serves no {kind} in {api_version}"))),
@@ -143,9 +143,9 @@ async fn look_up_owner(client: &kube::Client, namespace: &str, owner: &OwnerRef)
                 .map_or(OwnerLookup::Absent, |meta| OwnerLookup::Found(Box::new(meta)))),
         }
     };
-    match answer.await {
+    match lookup.await {
         Err(error) if !is_retriable(&error) => Ok(OwnerLookup::Unreadable(message(&error))),
-        answer => answer,
+        result => result,
     }
 }
 
@@ -168,16 +168,16 @@ mod tests {
         child
     }
 
-    /// `Set a`, and above it a `Train` of this name.
-    fn lineage(of: &JobView, above: &str) -> OwnerChain {
+    /// `Set a`, and its owner, a `Train` of this name.
+    fn chain_of(of: &JobView, above: &str) -> OwnerChain {
         let parent = of.metadata.controller().cloned().unwrap_or_default();
         let above =
             OwnerRef { kind: "Train".to_owned(), name: above.to_owned(), controller: true, ..OwnerRef::default() };
         let above = OwnerRef { api_version: "example.com/v1".to_owned(), uid: above.name.clone(), ..above };
-        let mut lineage = OwnerChain::from(parent.clone());
+        let mut chain = OwnerChain::from(parent.clone());
         let meta = MetaView { uid: parent.uid, owner_references: vec![above], ..MetaView::default() };
-        lineage.record_lookup(OwnerLookup::Found(Box::new(meta)));
-        lineage
+        chain.record_lookup(OwnerLookup::Found(Box::new(meta)));
+        chain
     }
 
     fn cache_of(jobs: &[&JobView]) -> Cache<JobView> {
@@ -188,7 +188,7 @@ mod tests {
 
     fn remember(owners: &OwnerCache, jobs: &Cache<JobView>, job: &JobView, above: &str) {
         let parent = job.metadata.controller().cloned().unwrap_or_default();
-        owners.insert(jobs, job, &parent, lineage(job, above), at(0));
+        owners.insert(jobs, job, &parent, chain_of(job, above), at(0));
     }
 
     #[test]
@@ -197,29 +197,29 @@ mod tests {
         let owners = OwnerCache::default();
         remember(&owners, &cache_of(&[&one, &other]), &one, "b");
         assert_eq!(owners.parents_below("ns/example.com/Train/b"), ["set-uid"]);
-        assert!(owners.get(&other).is_some(), "its siblings have the same owners");
+        assert!(owners.get(&other).is_some(), "siblings share the entry");
         owners.forget(&cache_of(&[&other]), &one);
         assert!(owners.get(&other).is_some());
         owners.forget(&cache_of(&[]), &other);
         assert!(owners.get(&other).is_none() && owners.lock().parents_by_owner.is_empty());
         remember(&owners, &cache_of(&[]), &other, "b");
-        assert!(owners.get(&other).is_none(), "nobody would forget what is learned after the Job has gone");
+        assert!(owners.get(&other).is_none(), "an entry of a Job that is gone would stay for ever");
     }
 
     #[test]
-    fn what_is_learned_anew_takes_the_place_of_what_was_known() {
+    fn a_new_lookup_replaces_the_cached_owners() {
         let one = child("ns", "one");
         let (owners, jobs) = (OwnerCache::default(), cache_of(&[&one]));
         remember(&owners, &jobs, &one, "b");
         remember(&owners, &jobs, &one, "c");
-        assert_eq!(owners.get(&one).map(|known| known.lookups), Some(2));
+        assert_eq!(owners.get(&one).map(|cached| cached.lookups), Some(2));
         let below = |owner: &str| owners.parents_below(owner).len();
         assert_eq!((below("ns/example.com/Train/b"), below("ns/example.com/Train/c")), (0, 1));
     }
 
-    // A uid in an owner reference is what somebody wrote there.
+    // A user can write any uid into an owner reference.
     #[test]
-    fn what_a_job_says_of_its_parent_holds_in_its_own_namespace() {
+    fn cached_owners_are_used_only_in_their_own_namespace() {
         let (here, there) = (child("ns", "one"), child("elsewhere", "one"));
         let (owners, jobs) = (OwnerCache::default(), cache_of(&[&here, &there]));
         remember(&owners, &jobs, &there, "b");

@@ -18,10 +18,10 @@ pub fn must_delete_objects(observed: &JobSnapshot, config: &Config) -> bool {
     suspended && config.on_suspend == OnSuspend::Delete && all_ended(observed)
 }
 
-/// Whether objects may come into being: while the Job owns no pod in any phase (S000-33), for what is there stays as
-/// it is, and half a gang would be none; and when a suspended Job is resumed whose objects were taken away.
+/// Whether objects may be created: while the Job owns no pod in any phase (S000-33), because existing pods cannot join a
+/// group; and when a suspended Job is resumed whose objects were deleted.
 pub fn may_create(observed: &JobSnapshot, config: &Config) -> bool {
-    // The status says so until the pods are made, so that a crash on the way changes nothing.
+    // The condition stays until the pods are created, so a crash in between changes nothing.
     let resumes = || Condition::is_true(&observed.job.status.conditions, "Suspended");
     !observed.owns_pods() || (config.on_suspend == OnSuspend::Delete && resumes() && all_ended(observed))
 }
@@ -37,25 +37,27 @@ pub fn next_to_delete(observed: &JobSnapshot, config: &Config) -> Option<Managed
         return None;
     }
     if has_ours_and_another(&observed.workloads, observed) {
-        let made = workload(observed)?;
-        let of_it = |group: &&Arc<PodGroupView>| {
-            let origin = group.spec.workload_ref.as_ref();
+        let ours = workload(observed)?;
+        let is_of_workload = |group: &&Arc<PodGroupView>| {
+            let reference = group.spec.workload_ref.as_ref();
             is_ours(&group.metadata, &observed.job)
-                && origin.is_some_and(|origin| origin.workload_name == made.meta().name)
+                && reference.is_some_and(|reference| reference.workload_name == ours.meta().name)
         };
         return observed
             .pod_groups
             .iter()
-            .find(of_it)
+            .find(is_of_workload)
             .map(|group| ManagedObject::PodGroup(group.clone()))
-            .or(Some(made));
+            .or(Some(ours));
     }
-    let beside = has_ours_and_another(&observed.pod_groups, observed);
-    find_ours(&observed.pod_groups, observed).filter(|_| beside).map(|group| ManagedObject::PodGroup(group.clone()))
+    let is_redundant = has_ours_and_another(&observed.pod_groups, observed);
+    find_ours(&observed.pod_groups, observed)
+        .filter(|_| is_redundant)
+        .map(|group| ManagedObject::PodGroup(group.clone()))
 }
 
-/// Whether there is one of ours and one of somebody else. By then ours was made blindly: a create waits until the
-/// cache shows it, and with it everything that was there before.
+/// Whether there is one object of ours and one of a user. Ours was then created before the cache showed the other one:
+/// after a create the controller waits until the cache shows it, and with it everything older.
 fn has_ours_and_another<V: View>(objects: &[Arc<V>], observed: &JobSnapshot) -> bool {
     objects.len() == 2 && objects.iter().filter(|object| is_ours(object.meta(), &observed.job)).count() == 1
 }

@@ -1,8 +1,8 @@
-//! What a server that is not ours may lack: kinds that it does not serve, and fields that it drops because a feature is
-//! off over there. Neither may cost a Job its gang without a word (design: section 3b).
+//! Servers that lack kinds, or drop fields because a feature gate is off. A Job that loses its gang because of that reports
+//! it (design: section 3b).
 //!
-//! Both are read from what the caches show and not remembered, so a restart finds them again: after each create the
-//! controller waits until the caches show the object, and decides the next step from what the server kept of it.
+//! Both are derived from the caches and not remembered, so a restart finds them again: after each create the controller
+//! waits until the caches show the object, and decides the next step from what the server stored.
 
 use std::sync::Arc;
 
@@ -16,20 +16,24 @@ use super::objects::{Fallback, JoinedGroup, Scheduling, compile, is_ours};
 use crate::job::job_params::is_active;
 use crate::job::observe::JobSnapshot;
 
-/// Reason of condition and event where the server kept less than it was sent.
+/// Reason of the condition and the Event if the server dropped fields.
 const FIELDS_DROPPED: &str = "FieldsDropped";
 
-/// The same on the server that there is: what cannot be made there is waited for or done without, and what was made and
-/// not kept as it was sent is said.
-pub fn adapt_to_server(scheduled: Scheduling, observed: &JobSnapshot, gates: &Gates) -> Result<Scheduling, BuildError> {
-    match scheduled {
+/// Adapts to the server: a Job waits for kinds that the server does not serve or continues without them, and dropped fields
+/// are reported.
+pub fn adapt_to_server(
+    scheduling: Scheduling,
+    observed: &JobSnapshot,
+    gates: &Gates,
+) -> Result<Scheduling, BuildError> {
+    match scheduling {
         Scheduling::NeedsWorkload(_) | Scheduling::NeedsPodGroup(_) if !observed.serves_groups => {
             Ok(without_groups(observed, gates))
         }
         Scheduling::Join(mut group) => {
-            let lost = dropped_fields(observed, &group, gates)?;
-            group.fallback = (!lost.is_empty()).then(|| {
-                let message = format!("the API server dropped {}", lost.join("; "));
+            let dropped = dropped_fields(observed, &group, gates)?;
+            group.fallback = (!dropped.is_empty()).then(|| {
+                let message = format!("the API server dropped {}", dropped.join("; "));
                 Fallback { reason: FIELDS_DROPPED, message }
             });
             Ok(Scheduling::Join(group))
@@ -38,38 +42,37 @@ pub fn adapt_to_server(scheduled: Scheduling, observed: &JobSnapshot, gates: &Ga
     }
 }
 
-/// A Job that says nothing about scheduling loses nothing by plain pods; one that asks for a group waits for it.
+/// A Job without `spec.scheduling` gets plain pods; one that requests a group waits for it.
 fn without_groups(observed: &JobSnapshot, gates: &Gates) -> Scheduling {
     let intent = JobIntent::from(&*observed.job);
     if intent.scheduling.is_none() && !intent.is_auto_gang(gates) {
         return Scheduling::Plain(None);
     }
-    let message = "the API server does not serve Workload and PodGroup in scheduling.k8s.io/v1beta1, which the Job needs \
-                   to be scheduled as it asks: switch them on there (docs/guides/cluster.md), or make the Job without \
-                   spec.scheduling";
+    let message = "the API server does not serve Workload and PodGroup in scheduling.k8s.io/v1beta1, which spec.scheduling \
+                   needs: enable them (docs/guides/cluster.md), or recreate the Job without spec.scheduling";
     Scheduling::Blocked(Fallback { reason: "WorkloadsNotServed", message: message.to_owned() })
 }
 
-/// What objects of ours lack of what they were sent with, each with what to do about it.
+/// The fields of our objects that the server dropped, each with its remedy.
 fn dropped_fields(observed: &JobSnapshot, joined: &JoinedGroup, gates: &Gates) -> Result<Vec<String>, BuildError> {
-    let mut lost = Vec::new();
+    let mut dropped = Vec::new();
     if let [workload] = &observed.workloads[..]
         && is_ours(&workload.metadata, &observed.job)
     {
         let sent = compile(&observed.job, gates)?.spec.pod_group_templates.unwrap_or_default();
-        lost.extend(dropped_from_workload(&sent, workload));
-        lost.extend(observed.pod_groups.iter().filter_map(|group| dropped_from_group(workload, group)));
+        dropped.extend(dropped_from_workload(&sent, workload));
+        dropped.extend(observed.pod_groups.iter().filter_map(|group| dropped_from_group(workload, group)));
     }
     let group = observed.pod_groups.iter().find(|found| found.metadata.name == joined.name);
-    // Pods that were made plain for another reason were told of then.
-    let is_other = |told: &Condition| told.kind == Fallback::CONDITION && told.reason != FIELDS_DROPPED;
+    // Pods that are plain for another reason were reported with that reason.
+    let is_other = |condition: &Condition| condition.kind == Fallback::CONDITION && condition.reason != FIELDS_DROPPED;
     if !observed.job.status.conditions.iter().any(is_other) {
-        lost.extend(group.and_then(|group| dropped_from_pods(group, &observed.pods, joined.owner.is_some())));
+        dropped.extend(group.and_then(|group| dropped_from_pods(group, &observed.pods, joined.owner.is_some())));
     }
-    Ok(lost)
+    Ok(dropped)
 }
 
-/// A gated field of a template: what it is called, its gate, and whether a template has it.
+/// A gated field of a template: its name, its gate, and whether a template has it.
 type GatedField = (&'static str, &'static str, fn(&PodGroupTemplate) -> bool);
 
 const GATED_FIELDS: [GatedField; 4] = [
@@ -79,44 +82,43 @@ const GATED_FIELDS: [GatedField; 4] = [
     ("disruptionMode", "GenericWorkload", |template| template.disruption_mode.is_some()),
 ];
 
-/// Templates are compared by name: only what was sent can have been dropped.
+/// Templates are compared by name. Only fields that were sent can have been dropped.
 fn dropped_from_workload(sent: &[PodGroupTemplate], workload: &WorkloadView) -> Vec<String> {
-    let kept = workload.spec.pod_group_templates.as_deref().unwrap_or_default();
-    let what = format!("Workload {}", workload.metadata.name);
-    let mut lost = Vec::new();
+    let stored = workload.spec.pod_group_templates.as_deref().unwrap_or_default();
+    let object = format!("Workload {}", workload.metadata.name);
+    let mut dropped = Vec::new();
     for sent in sent {
-        let Some(kept) = kept.iter().find(|kept| kept.name == sent.name) else { continue };
-        let dropped = GATED_FIELDS.iter().filter(|(.., has)| has(sent) && !has(kept));
-        lost.extend(dropped.map(|(field, gate, _)| dropped_field_message(field, &what, gate)));
+        let Some(stored) = stored.iter().find(|stored| stored.name == sent.name) else { continue };
+        let fields = GATED_FIELDS.iter().filter(|(.., has)| has(sent) && !has(stored));
+        dropped.extend(fields.map(|(field, gate, _)| dropped_field_message(field, &object, gate)));
     }
-    lost
+    dropped
 }
 
-/// A PodGroup is made from the Workload as it was kept, and can still lose what the Workload did not.
+/// A PodGroup is created from the stored Workload, and can still lose fields that the Workload did not.
 fn dropped_from_group(workload: &WorkloadView, group: &PodGroupView) -> Option<String> {
-    let template = group.spec.workload_ref.as_ref().map(|origin| &origin.template_name)?;
+    let template = group.spec.workload_ref.as_ref().map(|reference| &reference.template_name)?;
     let templates = workload.spec.pod_group_templates.as_deref().unwrap_or_default();
-    let template = templates.iter().find(|kept| kept.name == *template)?;
-    let lost = has_topology(template) && group.topology_key().is_none();
-    let what = format!("PodGroup {}", group.metadata.name);
-    lost.then(|| dropped_field_message("schedulingConstraints.topology", &what, "TopologyAwareWorkloadScheduling"))
+    let template = templates.iter().find(|stored| stored.name == *template)?;
+    let dropped = has_topology(template) && group.topology_key().is_none();
+    let object = format!("PodGroup {}", group.metadata.name);
+    dropped.then(|| dropped_field_message("schedulingConstraints.topology", &object, "TopologyAwareWorkloadScheduling"))
 }
 
-/// Pods that were sent as members of the group and run outside it. Those that have ended are past caring. Where members
-/// are sent with the group as an owner (`owns_members`), they still have it; elsewhere each pod that is younger than the
-/// group is taken for one.
+/// Active pods that were sent as members of the group but are not in it. If members are sent with the group as an owner
+/// (`owns_members`), they are recognized by it; otherwise each pod that is younger than the group counts as one.
 fn dropped_from_pods(group: &PodGroupView, pods: &[Arc<PodView>], owns_members: bool) -> Option<String> {
     let is_younger = |pod: &PodView| pod.metadata.creation_timestamp >= group.metadata.creation_timestamp;
     let is_owned = |pod: &PodView| pod.metadata.owner_references.iter().any(|owner| owner.uid == group.metadata.uid);
     let was_sent = |pod: &PodView| if owns_members { is_owned(pod) } else { is_younger(pod) };
     let active: Vec<_> = pods.iter().filter(|pod| is_active(pod)).collect();
     let outside = active.iter().filter(|pod| pod.group_name().is_none() && was_sent(pod)).count();
-    let what = format!("{outside} of {} pods, which are not in PodGroup {}", active.len(), group.metadata.name);
-    (outside > 0).then(|| dropped_field_message("spec.schedulingGroup", &what, "GenericWorkload"))
+    let object = format!("{outside} of {} pods, which are not in PodGroup {}", active.len(), group.metadata.name);
+    (outside > 0).then(|| dropped_field_message("spec.schedulingGroup", &object, "GenericWorkload"))
 }
 
-fn dropped_field_message(field: &str, what: &str, gate: &str) -> String {
-    format!("{field} from {what}: switch on its feature gate {gate}")
+fn dropped_field_message(field: &str, object: &str, gate: &str) -> String {
+    format!("{field} from {object}: enable its feature gate {gate}")
 }
 
 fn has_topology(template: &PodGroupTemplate) -> bool {
@@ -142,8 +144,8 @@ mod tests {
         serde_json::from_value(document).unwrap()
     }
 
-    fn workload(kept: &PodGroupTemplate) -> WorkloadView {
-        let document = json!({"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [kept]}});
+    fn workload(stored: &PodGroupTemplate) -> WorkloadView {
+        let document = json!({"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [stored]}});
         WorkloadView::decode(document.to_string().as_bytes()).unwrap()
     }
 
@@ -157,43 +159,43 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_was_sent_and_not_kept_is_named_with_its_gate() {
+    fn a_dropped_field_is_reported_with_its_gate() {
         let topology = json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}});
         let claims = json!({"resourceClaims": [{"name": "c", "resourceClaimName": "x"}]});
         let nothing = json!({});
-        for (case, sent, kept, want) in [
-            ("nothing asked for", &nothing, &nothing, None),
-            ("kept", &topology, &topology, None),
+        for (case, sent, stored, want) in [
+            ("no field", &nothing, &nothing, None),
+            ("stored", &topology, &topology, None),
             (
                 "topology",
                 &topology,
                 &nothing,
                 Some(
-                    "schedulingConstraints.topology from Workload w: switch on its feature gate TopologyAwareWorkloadScheduling",
+                    "schedulingConstraints.topology from Workload w: enable its feature gate TopologyAwareWorkloadScheduling",
                 ),
             ),
             (
                 "claims",
                 &claims,
                 &nothing,
-                Some("resourceClaims from Workload w: switch on its feature gate DRAWorkloadResourceClaims"),
+                Some("resourceClaims from Workload w: enable its feature gate DRAWorkloadResourceClaims"),
             ),
             (
                 "policy",
                 &json!({"preemptionPolicy": "Never"}),
                 &nothing,
-                Some("preemptionPolicy from Workload w: switch on its feature gate PodGroupPreemptionPolicy"),
+                Some("preemptionPolicy from Workload w: enable its feature gate PodGroupPreemptionPolicy"),
             ),
             ("more than was sent", &nothing, &topology, None),
         ] {
-            let lost = dropped_from_workload(&[template(sent.clone())], &workload(&template(kept.clone())));
-            assert_eq!(lost.first().map(String::as_str), want, "{case}");
-            assert!(lost.len() <= 1, "{case}: {lost:?}");
+            let dropped = dropped_from_workload(&[template(sent.clone())], &workload(&template(stored.clone())));
+            assert_eq!(dropped.first().map(String::as_str), want, "{case}");
+            assert!(dropped.len() <= 1, "{case}: {dropped:?}");
         }
     }
 
     #[test]
-    fn a_group_without_the_topology_of_its_template_is_named() {
+    fn a_group_without_the_topology_of_its_template_is_reported() {
         let template = template(json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}}));
         let group = |constraints: Value| {
             let origin = json!({"workloadName": "w", "templateName": "t"});
@@ -202,8 +204,8 @@ mod tests {
         };
         let workload = workload(&template);
         assert_eq!(dropped_from_group(&workload, &group(json!({"topology": [{"key": "rack"}]}))), None);
-        let lost = dropped_from_group(&workload, &group(Value::Null)).unwrap();
-        assert!(lost.starts_with("schedulingConstraints.topology from PodGroup g"), "{lost}");
+        let dropped = dropped_from_group(&workload, &group(Value::Null)).unwrap();
+        assert!(dropped.starts_with("schedulingConstraints.topology from PodGroup g"), "{dropped}");
     }
 
     #[test]
@@ -214,14 +216,14 @@ mod tests {
             ("none yet", vec![], None),
             ("inside", vec![pod(Some("g"), "Running", 11)], None),
             ("outside", vec![pod(Some("g"), "Pending", 11), pod(None, "Pending", 11)], Some("1 of 2 pods")),
-            ("beside one that ended", vec![pod(None, "Pending", 11), pod(None, "Failed", 11)], Some("1 of 1 pods")),
+            ("one of two has ended", vec![pod(None, "Pending", 11), pod(None, "Failed", 11)], Some("1 of 1 pods")),
             ("older than the group", vec![pod(None, "Running", 9)], None),
             ("ended", vec![pod(None, "Succeeded", 11)], None),
         ] {
-            let lost = dropped_from_pods(&group, &pods, false);
-            assert_eq!(lost.is_some(), want.is_some(), "{case}: {lost:?}");
-            assert!(lost.unwrap_or_default().contains(want.unwrap_or_default()), "{case}");
-            // A Job with the label phalanx.dev/groups: disabled has plain pods, and no server is to blame for them.
+            let dropped = dropped_from_pods(&group, &pods, false);
+            assert_eq!(dropped.is_some(), want.is_some(), "{case}: {dropped:?}");
+            assert!(dropped.unwrap_or_default().contains(want.unwrap_or_default()), "{case}");
+            // A Job with the label phalanx.dev/groups: disabled has plain pods, which no server dropped from a group.
             assert_eq!(dropped_from_pods(&group, &pods, true), None, "{case}: none was sent as a member");
             let sent = |pod: Arc<PodView>| {
                 let owner = OwnerRef { uid: "u".to_owned(), ..OwnerRef::default() };
@@ -230,10 +232,10 @@ mod tests {
                 Arc::new(pod)
             };
             let sent: Vec<_> = pods.into_iter().map(sent).collect();
-            let lost = dropped_from_pods(&group, &sent, true);
-            // A member cannot be older than its group; whatever its clock said, it was sent as one.
+            let dropped = dropped_from_pods(&group, &sent, true);
+            // A pod with the group as an owner was sent as a member, whatever its creation time.
             let want = want.or((case == "older than the group").then_some(""));
-            assert_eq!(lost.is_some(), want.is_some(), "{case}, sent as members: {lost:?}");
+            assert_eq!(dropped.is_some(), want.is_some(), "{case}, sent as members: {dropped:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Jobs that name a Workload in `spec.workloadRef` (gate `JobWorkloadRef`): their pods join the one group of that
 //! Workload, together with the pods of all other Jobs that name it.
 //!
-//! The Workload is somebody else's. A group of it that is not there yet is made by whichever Job comes first. It belongs
-//! to the Workload and to none of the Jobs, so that it outlives each of them.
+//! The Workload belongs to a user. The first of the Jobs creates its group if there is none. The group is owned by the
+//! Workload and by none of the Jobs, so that it outlives each of them.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use super::objects::{
 };
 use crate::job::observe::JobSnapshot;
 
-/// Finds the group of the Workload that the Job names. What cannot be resolved is waited for: pods outside the group
-/// would be what nobody asked for.
+/// Finds the group of the Workload that the Job names. If it cannot be found, the Job waits: its pods must not run outside
+/// the group.
 pub fn named_group(observed: &JobSnapshot) -> Result<Scheduling, BuildError> {
     let reference = observed.job.spec.workload_ref.as_ref();
     let named = reference.map(|named| named.name.as_str()).unwrap_or_default();
@@ -26,8 +26,8 @@ pub fn named_group(observed: &JobSnapshot) -> Result<Scheduling, BuildError> {
     let uid = &workload.metadata.uid;
     if let Some(wanted) = reference.map(|named| &named.uid).filter(|wanted| !wanted.is_empty() && *wanted != uid) {
         let message = format!(
-            "spec.workloadRef: there is no Workload {named} with uid {wanted}; the one of that name has uid {uid}: make the \
-             Job anew with that uid, or without one"
+            "spec.workloadRef: there is no Workload {named} with uid {wanted}; the one of that name has uid {uid}: recreate \
+             the Job with that uid, or without one"
         );
         return Ok(blocked("WorkloadNotFound", message));
     }
@@ -40,13 +40,13 @@ pub fn named_group(observed: &JobSnapshot) -> Result<Scheduling, BuildError> {
         }
         (GroupChoice::None, None) => {
             let message = format!(
-                "spec.workloadRef: Workload {named} has no PodGroup, and not one template to make it from: create a \
+                "spec.workloadRef: Workload {named} has no PodGroup, and no single template to create one from: create a \
                  PodGroup that names the Workload"
             );
             return Ok(blocked("UnsupportedWorkload", message));
         }
         (GroupChoice::Several(names), _) => {
-            let message = format!("spec.workloadRef: several PodGroups are of Workload {named}: {names}; leave one");
+            let message = format!("spec.workloadRef: Workload {named} has several PodGroups: {names}; leave only one");
             return Ok(blocked("AmbiguousPodGroup", message));
         }
     };
@@ -67,8 +67,8 @@ enum GroupChoice<'a> {
     Several(String),
 }
 
-/// The group to join. One that a user made counts more than one made here, which was made because the cache had not
-/// shown the user's yet; nobody is in it.
+/// The group to join. A user's group has precedence over one of ours. Ours was created before the cache showed the user's,
+/// and has no pods.
 fn choose_group(groups: &[Arc<PodGroupView>]) -> GroupChoice<'_> {
     let users: Vec<_> = groups.iter().filter(|group| !is_created_by_us(&group.metadata)).collect();
     let all: Vec<_> = groups.iter().collect();

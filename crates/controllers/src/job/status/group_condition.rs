@@ -11,11 +11,11 @@ use crate::job::observe::JobSnapshot;
 use crate::job::scheduling::Scheduling;
 use crate::job::scheduling::expected_count;
 
-/// Type of the condition on a Job that says what its group waits for.
+/// Type of the condition on a Job that reports what its group waits for.
 pub const GROUP_SCHEDULED: &str = "PodGroupScheduled";
 /// Type of the PodGroup's condition about its first start.
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
-/// Type of the PodGroup's condition about what it lacks since.
+/// Type of the PodGroup's condition about pods that it lacks after that.
 const DEGRADED: &str = "Degraded";
 
 /// The scheduler's conditions of a group.
@@ -24,7 +24,7 @@ pub fn scheduler_conditions(group: &PodGroupView) -> impl Iterator<Item = &Condi
     conditions.filter(|condition| [INITIALLY_SCHEDULED, DEGRADED].contains(&condition.kind.as_str()))
 }
 
-/// Sets the condition that says what the group waits for. A group that is placed at once gets none: that would cost
+/// Sets the condition that reports what the group waits for. A group that is placed at once gets none: that would cost
 /// each Job a write.
 pub fn set_group_condition(
     status: &mut JobStatusView,
@@ -42,7 +42,7 @@ pub fn set_group_condition(
     if let Some((reason, message)) = waiting_reason(group, observed, evaluation) {
         let message = format!("PodGroup {name}: {message}");
         set_condition(&mut status.conditions, GROUP_SCHEDULED, "False", reason, &message, now);
-    } else if let Some(placed) = find(group, INITIALLY_SCHEDULED).filter(|said| said.status == "True")
+    } else if let Some(placed) = find(group, INITIALLY_SCHEDULED).filter(|condition| condition.status == "True")
         && status.conditions.iter().any(is_waiting_for_placement)
     {
         let message = format!("PodGroup {name} is placed");
@@ -50,7 +50,7 @@ pub fn set_group_condition(
     }
 }
 
-/// Whether a Job's condition says that its group waits.
+/// Whether a Job's condition reports that its group waits.
 pub fn is_waiting_for_placement(condition: &Condition) -> bool {
     condition.kind == GROUP_SCHEDULED && condition.status == "False"
 }
@@ -63,16 +63,16 @@ fn group_of<'a>(observed: &'a JobSnapshot, scheduling: &Scheduling) -> Option<&'
     }
 }
 
-/// What the group waits for: its first start, or the place of pods that it lacks.
+/// What the group waits for: its first start, or the placement of pods that it lacks.
 fn waiting_reason<'a>(
     group: &'a PodGroupView,
     observed: &JobSnapshot,
     evaluation: &JobEvaluation<'_>,
 ) -> Option<(&'a str, String)> {
-    if let Some(said) = find(group, INITIALLY_SCHEDULED).filter(|said| said.status == "False") {
-        return Some((&said.reason, said.message.clone()));
+    if let Some(condition) = find(group, INITIALLY_SCHEDULED).filter(|condition| condition.status == "False") {
+        return Some((&condition.reason, condition.message.clone()));
     }
-    let lacks = find(group, DEGRADED).filter(|said| said.status == "True")?;
+    let lacks = find(group, DEGRADED).filter(|condition| condition.status == "True")?;
     let is_waiting = observed.pods.iter().any(|pod| is_active(pod) && pod.node_name().is_none());
     is_waiting.then(|| (lacks.reason.as_str(), format!("{}{}", lacks.message, remedies(group, observed, evaluation))))
 }
@@ -81,13 +81,13 @@ fn waiting_reason<'a>(
 /// sets the annotation itself on groups that it created.
 fn remedies(group: &PodGroupView, observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> String {
     let count = expected_count::remaining_count(evaluation.params, evaluation.tally);
-    let never_comes =
+    let is_unreachable =
         |min_count| evaluation.tally.succeeded > 0 && expected_count::is_below_min_count(observed, count, min_count);
-    if group.expected_count().is_some() || !group.min_count().is_some_and(never_comes) {
+    if group.expected_count().is_some() || !group.min_count().is_some_and(is_unreachable) {
         return String::new();
     }
     format!(
-        "; the Job's pods that succeeded ({}) are not all there any more, and it can have {count} more at once: set the \
+        "; some of the Job's pods that succeeded ({}) no longer exist, and it can have {count} more at once: set the \
          PodGroup's annotation {} to the number of pods that it can still have at once",
         evaluation.tally.succeeded,
         PodGroupView::EXPECTED_COUNT_ANNOTATION

@@ -9,9 +9,9 @@ use std::fmt;
 pub struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
-    /// Reads the text of a Job with that many completions.
+    /// Parses the text of a Job with that many completions.
     ///
-    /// The text may be older than the Job: indexes that a scale-down cut off are dropped, and a fragment that is no
+    /// The text may be older than the Job: indexes beyond its completions are dropped, and a fragment that is no
     /// interval is skipped, because one bad fragment must not undo the count of all the others.
     pub fn parse(text: &str, completions: i32) -> Indexes {
         let mut indexes = Indexes::default();
@@ -36,7 +36,7 @@ impl Indexes {
         let mut count = 0;
         while let (Some(one), Some(with)) = (ours.peek(), theirs.peek()) {
             count += (one.1.min(with.1) - one.0.max(with.0) + 1).max(0);
-            // What comes next in either is beyond the end of the one that ends first.
+            // Only the interval that ends first cannot overlap the next one of the other set.
             if one.1 < with.1 {
                 ours.next()
             } else {
@@ -72,11 +72,11 @@ impl Indexes {
         if first > last {
             return;
         }
-        // Everything from `start` to `end` overlaps or touches the new interval and melts into it.
+        // Everything from `start` to `end` overlaps or touches the new interval and is merged into it.
         let start = self.0.partition_point(|(_, other_last)| *other_last < first - 1);
         let end = self.0.partition_point(|(other_first, _)| *other_first <= last.saturating_add(1));
-        let melted = self.0[start..end].iter().fold((first, last), |all, one| (all.0.min(one.0), all.1.max(one.1)));
-        self.0.splice(start..end, [melted]);
+        let merged = self.0[start..end].iter().fold((first, last), |all, one| (all.0.min(one.0), all.1.max(one.1)));
+        self.0.splice(start..end, [merged]);
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::Indexes;
 
     #[test]
-    fn text_is_read_and_written_as_upstream_does() {
+    fn indexes_are_parsed_and_printed_as_upstream_does() {
         for (case, text, completions, want) in [
             ("empty", "", 5, ""),
             ("one", "3", 5, "3"),
@@ -109,7 +109,7 @@ mod tests {
             ("three are an interval", "1,2,3", 5, "1-3"),
             ("touching intervals are joined", "0-1,2-3", 5, "0-3"),
             ("a gap stays", "0-2,4", 5, "0-2,4"),
-            ("cut by a scale-down", "0-2,4-9", 6, "0-2,4,5"),
+            ("truncated by a scale-down", "0-2,4-9", 6, "0-2,4,5"),
             ("wholly beyond", "7-9", 6, ""),
             ("a bad fragment is skipped", "0,x,2-y,4", 6, "0,4"),
             ("any order", "4,0-2", 6, "0-2,4"),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_sets_have_in_common_is_counted() {
+    fn the_intersection_of_two_sets_is_counted() {
         for (one, other, want) in [
             ("", "0-9", 0),
             ("0-9", "0-9", 10),
@@ -129,9 +129,9 @@ mod tests {
             ("0,2,4,6,8", "1-4,8-9", 3),
             ("0-2,5-9", "1-6", 4),
         ] {
-            let read = |text: &str| Indexes::parse(text, 10);
-            assert_eq!(read(one).intersection_len(&read(other)), want, "{one} and {other}");
-            assert_eq!(read(other).intersection_len(&read(one)), want, "{other} and {one}");
+            let parse = |text: &str| Indexes::parse(text, 10);
+            assert_eq!(parse(one).intersection_len(&parse(other)), want, "{one} and {other}");
+            assert_eq!(parse(other).intersection_len(&parse(one)), want, "{other} and {one}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The status that a Job should have, and the pods whose tracking finalizer may be removed because of it.
 //!
-//! A pod's end is counted exactly once, however often the controller dies (KEP-2307): the end is first *recorded* in
+//! A pod's end is counted exactly once, however often the controller crashes (KEP-2307): the end is first *recorded* in
 //! the status (its uid among the uncounted, or its index among the completed), then the pod loses the tracking
 //! finalizer, and only when that is seen the uid moves into the count. Each of these is one write; a crash between any
 //! two leaves a state from which the next write follows.
@@ -27,7 +27,7 @@ pub struct JobEvent {
     pub warning: bool,
     /// CamelCase reason.
     pub reason: String,
-    /// Text for people.
+    /// Its text.
     pub message: String,
 }
 
@@ -55,90 +55,89 @@ pub struct JobEvaluation<'a> {
 }
 
 impl JobEvaluation<'_> {
-    /// What the pod's end means for the counts; `None` while it has not come to one.
+    /// What the pod's end counts as; `None` while it has not ended.
     fn pod_outcome(&self, pod: &PodView) -> Option<PodOutcome> {
-        self.outcome.map_or_else(|| self.params.pod_outcome(pod), |verdict| verdict.pod_outcome(self.params, pod))
+        self.outcome.map_or_else(|| self.params.pod_outcome(pod), |outcome| outcome.pod_outcome(self.params, pod))
     }
 }
 
-/// The status that follows from what was observed, and what to tell people when it is written. `scheduling` is what
-/// was found of the Job's group; a Job that is decided or goes away needs none, and what its status says of it stays:
-/// it may be why it came to that.
+/// The status that a Job should have, and the Events to record when it is written. `scheduling` is the state of the Job's
+/// group. It is `None` for a Job that has an outcome or is being deleted; conditions about the group then stay, because
+/// they may explain the outcome.
 pub fn next_status(
     observed: &JobSnapshot,
     evaluation: &JobEvaluation<'_>,
     scheduling: Option<&Scheduling>,
 ) -> (JobStatusView, Vec<JobEvent>) {
     let (job, now) = (&observed.job, whole_seconds(observed.now));
-    let JobEvaluation { params: shape, tally, outcome: verdict, .. } = *evaluation;
+    let JobEvaluation { params, tally, outcome, .. } = *evaluation;
     let mut status = job.status.clone();
-    let mut news = Vec::new();
-    start_or_suspend(&mut status, shape, verdict, now, &mut news);
+    let mut events = Vec::new();
+    start_or_suspend(&mut status, params, outcome, now, &mut events);
     if let Some(scheduling) = scheduling {
-        set_fallback_condition(&mut status, scheduling, now, &mut news);
+        set_fallback_condition(&mut status, scheduling, now, &mut events);
         set_group_condition(&mut status, observed, evaluation, scheduling, now);
     }
-    // A suspended Job waits for no place, and one that has succeeded had it.
-    if shape.suspended || verdict.is_some_and(|verdict| verdict.succeeded) {
+    // A suspended Job waits for no placement, and one that has succeeded had it.
+    if params.suspended || outcome.is_some_and(|outcome| outcome.succeeded) {
         status.conditions.retain(|condition| !is_waiting_for_placement(condition));
     }
     let all_recorded = count_and_record(&mut status, observed, evaluation);
     status.active = tally.active.len() as i32;
     status.ready = Some(tally.ready);
     status.terminating = Some(tally.terminating.len() as i32);
-    let settled = all_recorded && tally.active.is_empty() && tally.terminating.is_empty();
-    if let Some(verdict) = verdict {
-        let settled = settled && !observed.pods.iter().any(|pod| has_tracking_finalizer(pod));
-        finish(&mut status, shape, verdict, settled, now, &mut news);
+    let all_ended = all_recorded && tally.active.is_empty() && tally.terminating.is_empty();
+    if let Some(outcome) = outcome {
+        let all_counted = all_ended && !observed.pods.iter().any(|pod| has_tracking_finalizer(pod));
+        finish(&mut status, params, outcome, all_counted, now, &mut events);
     }
-    (status, news)
+    (status, events)
 }
 
-/// Pods whose tracking finalizer may be removed, at most one batch: their end is in the written status, or never will
-/// be.
+/// Pods whose tracking finalizer may be removed, at most one batch: their end is in the written status, or is not counted.
 pub fn pods_to_remove_finalizer(observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> Vec<Arc<PodView>> {
     let job = &observed.job;
-    let JobEvaluation { params: shape, retries, .. } = *evaluation;
+    let JobEvaluation { params, retries, .. } = *evaluation;
     let uids = recorded_uids(job);
-    let indexes = RecordedIndexes::of(job, shape);
-    let is_free = |pod: &PodView| {
+    let indexes = RecordedIndexes::of(job, params);
+    let is_removable = |pod: &PodView| {
         let recorded_uid = || uids.contains(pod.metadata.uid.as_str());
         match evaluation.pod_outcome(pod) {
-            Some(_) if !shape.is_countable(pod) => true,
+            Some(_) if !params.is_countable(pod) => true,
             Some(PodOutcome::Succeeded) => {
-                recorded_uid() || shape.index_of(pod).is_some_and(|index| indexes.contain(index))
+                recorded_uid() || params.index_of(pod).is_some_and(|index| indexes.contain(index))
             }
             Some(PodOutcome::Failed | PodOutcome::FailedIndex) => recorded_uid(),
-            Some(PodOutcome::Ignored | PodOutcome::Disrupted) => !retries.needs_pod(shape, pod),
+            Some(PodOutcome::Ignored | PodOutcome::Disrupted) => !retries.needs_pod(params, pod),
             Some(PodOutcome::Stopped) => true,
             // A Job that is being deleted releases the rest.
             None => recorded_uid() || job.metadata.is_deleting(),
         }
     };
-    let free = observed.pods.iter().filter(|pod| has_tracking_finalizer(pod) && is_free(pod));
-    free.take(shape.max_pods_per_sync).cloned().collect()
+    let removable = observed.pods.iter().filter(|pod| has_tracking_finalizer(pod) && is_removable(pod));
+    removable.take(params.max_pods_per_sync).cloned().collect()
 }
 
-/// `startTime` runs while the Job may have pods; a suspended Job has none, and a resumed one starts again.
+/// `startTime` is set while the Job may have pods; a suspended Job has none, and a resumed one starts again.
 fn start_or_suspend(
     status: &mut JobStatusView,
     params: &JobParams<'_>,
     outcome: Option<&JobOutcome>,
     now: Timestamp,
-    news: &mut Vec<JobEvent>,
+    events: &mut Vec<JobEvent>,
 ) {
     let was_suspended = Condition::is_true(&status.conditions, "Suspended");
     if params.suspended && outcome.is_none() {
         if set_condition(&mut status.conditions, "Suspended", "True", "JobSuspended", "Job suspended", now) {
-            news.push(JobEvent::normal("Suspended", "Job suspended"));
+            events.push(JobEvent::normal("Suspended", "Job suspended"));
         }
         status.start_time = None;
     } else if was_suspended && outcome.is_none() {
         set_condition(&mut status.conditions, "Suspended", "False", "JobResumed", "Job resumed", now);
-        news.push(JobEvent::normal("Resumed", "Job resumed"));
+        events.push(JobEvent::normal("Resumed", "Job resumed"));
         status.start_time = Some(now);
     } else if status.start_time.is_none() && !(params.suspended && params.completions == Some(0)) {
-        // A Job that ends was started, if only to find that nothing was to be done; unless it was never to start.
+        // Also for a Job that ends at once, unless it is suspended and has nothing to complete.
         status.start_time = Some(now);
     }
 }
@@ -148,39 +147,46 @@ fn set_fallback_condition(
     status: &mut JobStatusView,
     scheduling: &Scheduling,
     now: Timestamp,
-    news: &mut Vec<JobEvent>,
+    events: &mut Vec<JobEvent>,
 ) {
     let conditions = &mut status.conditions;
-    let (kind, told) = match scheduling {
-        Scheduling::Blocked(waits) => (Fallback::BLOCKED_CONDITION, Some(waits)),
+    let (kind, fallback) = match scheduling {
+        Scheduling::Blocked(blocked) => (Fallback::BLOCKED_CONDITION, Some(blocked)),
         Scheduling::Plain(fallback) => (Fallback::CONDITION, fallback.as_ref()),
-        Scheduling::Join(JoinedGroup { fallback: lost, .. }) => (Fallback::CONDITION, lost.as_ref()),
+        Scheduling::Join(JoinedGroup { fallback, .. }) => (Fallback::CONDITION, fallback.as_ref()),
         _ => (Fallback::CONDITION, None),
     };
-    if let Some(Fallback { reason, message }) = told {
-        let is_said = conditions.iter().any(|held| {
-            let same = held.reason == *reason && without_numbers(&held.message) == without_numbers(message);
-            held.kind == kind && held.status == "True" && same
+    if let Some(Fallback { reason, message }) = fallback {
+        let is_reported = conditions.iter().any(|condition| {
+            let same = condition.reason == *reason && without_numbers(&condition.message) == without_numbers(message);
+            condition.kind == kind && condition.status == "True" && same
         });
-        if set_condition(conditions, kind, "True", reason, message, now) && !is_said {
-            news.push(JobEvent::warning(reason, message));
+        if set_condition(conditions, kind, "True", reason, message, now) && !is_reported {
+            events.push(JobEvent::warning(reason, message));
         }
     }
     let resolved = match scheduling {
         Scheduling::Join(JoinedGroup { fallback: None, .. }) => Some("new pods join their PodGroup"),
-        Scheduling::Plain(None) => Some("the Job is to have no group"),
+        Scheduling::Plain(None) => Some("the Job needs no PodGroup"),
         _ => None,
     };
     if let Some(message) = resolved.filter(|_| Condition::is_true(conditions, Fallback::CONDITION)) {
         set_condition(conditions, Fallback::CONDITION, "False", "Resolved", message, now);
     }
-    let goes_on = matches!(scheduling, Scheduling::Join(_) | Scheduling::Plain(_));
-    if goes_on {
+    let continues = matches!(scheduling, Scheduling::Join(_) | Scheduling::Plain(_));
+    if continues {
         // A child that was cached before its parent's Workload needs no condition afterwards.
-        conditions.retain(|held| held.kind != Fallback::BLOCKED_CONDITION || held.reason != Fallback::PARENT_NOT_FOUND);
+        conditions.retain(|it| it.kind != Fallback::BLOCKED_CONDITION || it.reason != Fallback::PARENT_NOT_FOUND);
     }
-    if goes_on && Condition::is_true(conditions, Fallback::BLOCKED_CONDITION) {
-        set_condition(conditions, Fallback::BLOCKED_CONDITION, "False", "Resolved", "the Job waits for nothing", now);
+    if continues && Condition::is_true(conditions, Fallback::BLOCKED_CONDITION) {
+        set_condition(
+            conditions,
+            Fallback::BLOCKED_CONDITION,
+            "False",
+            "Resolved",
+            "the Job is no longer blocked",
+            now,
+        );
     }
 }
 
@@ -191,36 +197,36 @@ fn without_numbers(text: &str) -> String {
 
 /// Counts recorded uids whose pod has no finalizer any more, and records new ends. True if all could be recorded.
 fn count_and_record(status: &mut JobStatusView, observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> bool {
-    let JobEvaluation { params: shape, retries, .. } = *evaluation;
-    let held: Vec<&Arc<PodView>> = observed.pods.iter().filter(|pod| has_tracking_finalizer(pod)).collect();
+    let JobEvaluation { params, retries, .. } = *evaluation;
+    let tracked: Vec<&Arc<PodView>> = observed.pods.iter().filter(|pod| has_tracking_finalizer(pod)).collect();
     let mut uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
-    count_recorded_pods(status, &mut uncounted, &held);
+    count_recorded_pods(status, &mut uncounted, &tracked);
 
-    let mut indexes = RecordedIndexes::of(&observed.job, shape);
+    let mut indexes = RecordedIndexes::of(&observed.job, params);
     let recorded = recorded_uids(&observed.job);
-    let is_new = |pod: &&&Arc<PodView>| shape.is_countable(pod) && !recorded.contains(pod.metadata.uid.as_str());
-    let ends = held.iter().filter(is_new).filter_map(|pod| Some((*pod, evaluation.pod_outcome(pod)?)));
-    let ends: Vec<_> = ends.filter(|(pod, _)| !retries.needs_pod(shape, pod)).collect();
+    let is_new = |pod: &&&Arc<PodView>| params.is_countable(pod) && !recorded.contains(pod.metadata.uid.as_str());
+    let ends = tracked.iter().filter(is_new).filter_map(|pod| Some((*pod, evaluation.pod_outcome(pod)?)));
+    let ends: Vec<_> = ends.filter(|(pod, _)| !retries.needs_pod(params, pod)).collect();
     let mut all_recorded = true;
     for (pod, end) in succeeded_first(&ends) {
-        let has_room = uncounted.succeeded.len() + uncounted.failed.len() < shape.max_uncounted_pods;
+        let fits = uncounted.succeeded.len() + uncounted.failed.len() < params.max_uncounted_pods;
         match end {
             // The index records it and needs no uid.
-            PodOutcome::Succeeded if shape.completion_mode != CompletionMode::NonIndexed => {}
-            PodOutcome::Succeeded if has_room => uncounted.succeeded.push(pod.metadata.uid.clone()),
-            PodOutcome::Failed | PodOutcome::FailedIndex if has_room => uncounted.failed.push(pod.metadata.uid.clone()),
+            PodOutcome::Succeeded if params.completion_mode != CompletionMode::NonIndexed => {}
+            PodOutcome::Succeeded if fits => uncounted.succeeded.push(pod.metadata.uid.clone()),
+            PodOutcome::Failed | PodOutcome::FailedIndex if fits => uncounted.failed.push(pod.metadata.uid.clone()),
             PodOutcome::Ignored | PodOutcome::Disrupted | PodOutcome::Stopped => {}
             PodOutcome::Succeeded | PodOutcome::Failed | PodOutcome::FailedIndex => {
                 all_recorded = false;
                 continue;
             }
         }
-        indexes.record(shape, pod, end);
+        indexes.record(params, pod, end);
     }
-    if let CompletionMode::Indexed { .. } = shape.completion_mode {
+    if let CompletionMode::Indexed { .. } = params.completion_mode {
         status.succeeded = indexes.completed.len();
         status.completed_indexes = indexes.completed.to_string();
-        status.failed_indexes = shape.per_index_limits.map(|_| indexes.failed.to_string());
+        status.failed_indexes = params.per_index_limits.map(|_| indexes.failed.to_string());
     }
     all_recorded &= uncounted == UncountedPodsView::default();
     status.uncounted_terminated_pods = Some(uncounted);
@@ -228,15 +234,15 @@ fn count_and_record(status: &mut JobStatusView, observed: &JobSnapshot, evaluati
 }
 
 /// A recorded pod without the tracking finalizer is counted.
-fn count_recorded_pods(status: &mut JobStatusView, uncounted: &mut UncountedPodsView, held: &[&Arc<PodView>]) {
-    let held: BTreeSet<&str> = held.iter().map(|pod| pod.metadata.uid.as_str()).collect();
-    let let_go = |uids: &mut Vec<String>| {
+fn count_recorded_pods(status: &mut JobStatusView, uncounted: &mut UncountedPodsView, tracked: &[&Arc<PodView>]) {
+    let tracked: BTreeSet<&str> = tracked.iter().map(|pod| pod.metadata.uid.as_str()).collect();
+    let take_untracked = |uids: &mut Vec<String>| {
         let before = uids.len();
-        uids.retain(|uid| held.contains(uid.as_str()));
+        uids.retain(|uid| tracked.contains(uid.as_str()));
         (before - uids.len()) as i32
     };
-    status.succeeded = status.succeeded.saturating_add(let_go(&mut uncounted.succeeded));
-    status.failed = status.failed.saturating_add(let_go(&mut uncounted.failed));
+    status.succeeded = status.succeeded.saturating_add(take_untracked(&mut uncounted.succeeded));
+    status.failed = status.failed.saturating_add(take_untracked(&mut uncounted.failed));
 }
 
 /// Writes the interim condition at once and the final one when no pod is left to count.
@@ -244,28 +250,28 @@ fn finish(
     status: &mut JobStatusView,
     params: &JobParams<'_>,
     outcome: &JobOutcome,
-    settled: bool,
+    all_counted: bool,
     now: Timestamp,
-    news: &mut Vec<JobEvent>,
+    events: &mut Vec<JobEvent>,
 ) {
     let JobOutcome { reason, message, .. } = outcome;
     set_condition(&mut status.conditions, outcome.interim_condition(), "True", reason, message, now);
-    if !settled {
+    if !all_counted {
         return;
     }
     set_condition(&mut status.conditions, outcome.final_condition(), "True", reason, message, now);
     if !outcome.succeeded {
-        news.push(JobEvent::warning(reason, message));
+        events.push(JobEvent::warning(reason, message));
         return;
     }
     status.completion_time = Some(now);
     if params.completions.is_some_and(|completions| status.succeeded > completions) {
-        news.push(JobEvent::warning(
+        events.push(JobEvent::warning(
             "TooManySucceededPods",
             "Too many succeeded pods running after completion count reached",
         ));
     }
-    news.push(JobEvent::normal("Completed", "Job completed"));
+    events.push(JobEvent::normal("Completed", "Job completed"));
 }
 
 /// Sets a condition; false if nothing changed. The transition time changes only with the status, not with the message.
@@ -277,28 +283,29 @@ pub(super) fn set_condition(
     message: &str,
     now: Timestamp,
 ) -> bool {
-    let held = conditions.iter().position(|condition| condition.kind == kind);
-    if let Some(held) = held.map(|position| &conditions[position])
-        && (held.status.as_str(), held.reason.as_str(), held.message.as_str()) == (status, reason, message)
+    let position = conditions.iter().position(|condition| condition.kind == kind);
+    let before = position.map(|position| &conditions[position]);
+    if let Some(before) = before
+        && (before.status.as_str(), before.reason.as_str(), before.message.as_str()) == (status, reason, message)
     {
         return false;
     }
-    let same = held.map(|position| &conditions[position]).filter(|held| held.status == status);
+    let unchanged = before.filter(|before| before.status == status);
     let condition = Condition {
         kind: kind.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
-        last_transition_time: same.and_then(|held| held.last_transition_time).or(Some(now)),
+        last_transition_time: unchanged.and_then(|before| before.last_transition_time).or(Some(now)),
     };
-    match held {
+    match position {
         Some(position) => conditions[position] = condition,
         None => conditions.push(condition),
     }
     true
 }
 
-/// Objects have whole seconds. A status with fractions would never equal the one that was written.
+/// Objects have whole seconds. A status with fractions would never equal the stored one.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

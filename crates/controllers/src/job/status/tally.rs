@@ -9,7 +9,7 @@ use super::indexes::Indexes;
 use crate::job::job_params::{CompletionMode, JobParams, has_tracking_finalizer, is_active, is_ready, is_terminating};
 use crate::job::policy::pod_outcome::PodOutcome;
 
-/// A Job's pods, sorted by what they mean for its counts.
+/// A Job's pods by state, and their sums.
 ///
 /// An end is in one of three places: in the counts, in the list of uncounted uids, or in a pod that is not recorded
 /// yet. The sums are the same wherever a crash left it. They saturate: a client that can write a status can write any
@@ -28,7 +28,7 @@ pub struct Tally {
     pub failed: i32,
     /// Indexes that succeeded, recorded or not; empty unless the Job is Indexed.
     pub completed_indexes: Indexes,
-    /// Indexes that are given up, recorded or not; empty unless each index has its limit.
+    /// Indexes that failed, recorded or not; empty unless the Job has limits per index.
     pub failed_indexes: Indexes,
     /// Why a single pod fails the whole Job, if one does.
     pub job_failure: Option<String>,
@@ -38,8 +38,8 @@ impl Tally {
     /// Adds up `pods`, which are all pods the Job controls.
     pub fn of(job: &JobView, params: &JobParams<'_>, pods: &[Arc<PodView>]) -> Tally {
         let recorded = recorded_uids(job);
-        let held = || pods.iter().filter(|pod| has_tracking_finalizer(pod) && params.is_countable(pod));
-        let unrecorded = held().filter(|pod| !recorded.contains(pod.metadata.uid.as_str()));
+        let tracked = || pods.iter().filter(|pod| has_tracking_finalizer(pod) && params.is_countable(pod));
+        let unrecorded = tracked().filter(|pod| !recorded.contains(pod.metadata.uid.as_str()));
         let mut indexes = RecordedIndexes::of(job, params);
         let (mut new_succeeded, mut new_failed) = (0, 0);
         let ends: Vec<_> = unrecorded.filter_map(|pod| Some((pod, params.pod_outcome(pod)?))).collect();
@@ -63,7 +63,7 @@ impl Tally {
             failed: sum([job.status.failed, uncounted_failed, new_failed]),
             completed_indexes: indexes.completed,
             failed_indexes: indexes.failed,
-            job_failure: held().find_map(|pod| params.job_failure(pod)),
+            job_failure: tracked().find_map(|pod| params.job_failure(pod)),
         }
     }
 
@@ -96,22 +96,22 @@ pub fn succeeded_first<'a>(
 pub struct RecordedIndexes {
     /// Those that succeeded.
     pub completed: Indexes,
-    /// Those that are given up.
+    /// Those that failed.
     pub failed: Indexes,
 }
 
 impl RecordedIndexes {
-    /// Reads the status. Indexes that the Job no longer has are left out.
+    /// Parses the status. Indexes that the Job no longer has are dropped.
     pub fn of(job: &JobView, params: &JobParams<'_>) -> RecordedIndexes {
-        let read = |text: &str| match params.completion_mode {
+        let parse = |text: &str| match params.completion_mode {
             CompletionMode::NonIndexed => Indexes::default(),
             CompletionMode::Indexed { completions } => Indexes::parse(text, completions),
         };
-        let given_up = job.status.failed_indexes.as_deref().filter(|_| params.per_index_limits.is_some());
-        RecordedIndexes { completed: read(&job.status.completed_indexes), failed: read(given_up.unwrap_or_default()) }
+        let failed = job.status.failed_indexes.as_deref().filter(|_| params.per_index_limits.is_some());
+        RecordedIndexes { completed: parse(&job.status.completed_indexes), failed: parse(failed.unwrap_or_default()) }
     }
 
-    /// Records an end. The first record of an index stands.
+    /// Records an end. The first record of an index is final.
     pub fn record(&mut self, params: &JobParams<'_>, pod: &PodView, end: PodOutcome) {
         let Some(index) = params.index_of(pod).filter(|index| !self.contain(*index)) else { return };
         match end {

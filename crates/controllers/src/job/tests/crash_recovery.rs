@@ -1,4 +1,4 @@
-//! A world in memory whose controller dies at any moment: however it goes, each end is counted once.
+//! A cluster in memory whose controller crashes at any moment: each end is counted once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::job::status::indexes::Indexes;
 struct CrashingCluster {
     job: JobView,
     pods: BTreeMap<String, PodView>,
-    /// Uids of pods that ended, or were deleted, while the Job held them: each must be counted, once.
+    /// Uids of pods that ended, or were deleted, with the tracking finalizer: each must be counted once.
     to_count: BTreeSet<String>,
     pods_created: u32,
     second: i64,
@@ -24,11 +24,11 @@ struct CrashingCluster {
 impl CrashingCluster {
     fn new(job: JobView, seed: u64) -> CrashingCluster {
         let random = Random::seeded(seed);
-        let (pods, owed) = (BTreeMap::new(), BTreeSet::new());
+        let (pods, to_count) = (BTreeMap::new(), BTreeSet::new());
         CrashingCluster {
             job,
             pods,
-            to_count: owed,
+            to_count,
             pods_created: 0,
             second: 0,
             random,
@@ -40,19 +40,19 @@ impl CrashingCluster {
         self.random.below(100) < percent
     }
 
-    /// One step of the controller; it may die half-way through a batch, or before the one write it wanted to make.
+    /// One step of the controller. It may crash within a batch, or before its single write.
     fn reconcile_once(&mut self) {
-        // As the cache has them: those that succeeded and were let go stand apart.
-        let is_settled = |pod: &PodView| pod.status.phase == PodPhase::Succeeded && !has_tracking_finalizer(pod);
-        let (settled, pods): (Vec<_>, Vec<_>) = self.pods.values().partition(|pod| is_settled(pod));
-        let last_end = settled.iter().map(|pod| finished_at(pod)).max();
-        let settled = CountedPods { count: settled.len(), last_finished_at: last_end };
+        // As in the cache, counted pods are separate.
+        let is_counted = |pod: &PodView| pod.status.phase == PodPhase::Succeeded && !has_tracking_finalizer(pod);
+        let (counted, pods): (Vec<_>, Vec<_>) = self.pods.values().partition(|pod| is_counted(pod));
+        let last_finished_at = counted.iter().map(|pod| finished_at(pod)).max();
+        let counted_pods = CountedPods { count: counted.len(), last_finished_at };
         let pods = pods.into_iter().cloned().map(Arc::new).collect();
         let (workloads, pod_groups) = (Vec::new(), Vec::new());
         let observed = JobSnapshot {
             job: Arc::new(self.job.clone()),
             pods,
-            counted_pods: settled,
+            counted_pods,
             to_release: Vec::new(),
             to_adopt: Vec::new(),
             workloads,
@@ -66,60 +66,60 @@ impl CrashingCluster {
         };
         let step = plain_step(&observed);
         self.history.push(step_text(&step));
-        let dies = self.chance(20);
+        let crashes = self.chance(20);
         match step {
             NextStep::CreatePods(slots, _) => {
-                slots[..self.writes_before_crash(slots.len(), dies)].iter().for_each(|slot| {
+                slots[..self.writes_before_crash(slots.len(), crashes)].iter().for_each(|slot| {
                     self.pods_created += 1;
                     let new = pod(&format!("p{:04}", self.pods_created));
                     let new = slot.index.into_iter().fold(new, PodBuilder::index);
                     let new = slot
                         .prior_failures
                         .into_iter()
-                        .fold(new, |new, tries| new.failed_before(tries.counted, tries.ignored));
+                        .fold(new, |new, failures| new.failed_before(failures.counted, failures.ignored));
                     self.pods.insert(new.0.metadata.name.clone(), new.0);
                 })
             }
             NextStep::DeleteWithoutCounting(pods) => {
-                let released = self.writes_before_crash(pods.len(), dies);
+                let released = self.writes_before_crash(pods.len(), crashes);
                 pods[..released].iter().for_each(|pod| self.remove_finalizer(&pod.metadata.name));
-                let deleted = if released == pods.len() { self.writes_before_crash(released, dies) } else { 0 };
+                let deleted = if released == pods.len() { self.writes_before_crash(released, crashes) } else { 0 };
                 pods[..deleted].iter().for_each(|pod| self.delete(&pod.metadata.name));
             }
             NextStep::DeleteAndCount(pods) => {
-                pods[..self.writes_before_crash(pods.len(), dies)]
+                pods[..self.writes_before_crash(pods.len(), crashes)]
                     .iter()
                     .for_each(|pod| self.delete(&pod.metadata.name));
             }
             NextStep::RemoveFinalizers(pods) => {
-                pods[..self.writes_before_crash(pods.len(), dies)]
+                pods[..self.writes_before_crash(pods.len(), crashes)]
                     .iter()
                     .for_each(|pod| self.remove_finalizer(&pod.metadata.name));
             }
-            NextStep::WriteStatus(status, _) if !dies => {
+            NextStep::WriteStatus(status, _) if !crashes => {
                 let counts = |job: &JobView| (job.status.succeeded, job.status.failed);
                 let before = counts(&self.job);
                 self.job.status = *status;
                 let after = counts(&self.job);
-                assert!(before.0 <= after.0 && before.1 <= after.1, "counts went back: {:#?}", self.history);
+                assert!(before.0 <= after.0 && before.1 <= after.1, "counts decreased: {:#?}", self.history);
             }
             _ => {}
         }
     }
 
-    /// How many writes of a batch are done before the controller dies, if it does.
-    fn writes_before_crash(&self, all: usize, dies: bool) -> usize {
-        if dies { self.random.below(all as u64 + 1) as usize } else { all }
+    /// How many writes of a batch are done; fewer than all if the controller crashes.
+    fn writes_before_crash(&self, all: usize, crashes: bool) -> usize {
+        if crashes { self.random.below(all as u64 + 1) as usize } else { all }
     }
 
-    /// What nodes and people do to one pod.
+    /// One pod ends or is deleted.
     fn change_one_pod(&mut self, percent_failed: u64, percent_deleted: u64) {
-        let alive: Vec<String> =
+        let running: Vec<String> =
             self.pods.values().filter(|pod| !pod.is_finished()).map(|pod| pod.metadata.name.clone()).collect();
-        if alive.is_empty() {
+        if running.is_empty() {
             return;
         }
-        let name = &alive[self.random.below(alive.len() as u64) as usize];
+        let name = &running[self.random.below(running.len() as u64) as usize];
         if self.chance(percent_deleted) && is_active(&self.pods[name]) {
             self.history.push(format!("{name} is deleted"));
             return self.delete(name);
@@ -147,7 +147,7 @@ impl CrashingCluster {
         self.remove_if_finished(name);
     }
 
-    /// A pod that ended, is being deleted and is held by nothing goes.
+    /// Removes a pod that ended, is being deleted and has no finalizer.
     fn remove_if_finished(&mut self, name: &str) {
         if self
             .pods
@@ -174,11 +174,11 @@ impl CrashingCluster {
 fn counts_are_exact_whenever_pods_end_and_the_controller_crashes() {
     for seed in 0..300 {
         let spec = json!({ "completions": 7, "parallelism": 4, "backoffLimit": 10_000 });
-        let world = CrashingCluster::new(job(spec).0, seed).run(30, 20);
-        let status = &world.job.status;
-        assert_eq!((status.succeeded + status.failed) as usize, world.to_count.len(), "{:#?}", world.history);
-        assert!(status.succeeded >= 7, "{:#?}", world.history);
-        assert!(!world.pods.values().any(has_tracking_finalizer), "{:#?}", world.history);
+        let cluster = CrashingCluster::new(job(spec).0, seed).run(30, 20);
+        let status = &cluster.job.status;
+        assert_eq!((status.succeeded + status.failed) as usize, cluster.to_count.len(), "{:#?}", cluster.history);
+        assert!(status.succeeded >= 7, "{:#?}", cluster.history);
+        assert!(!cluster.pods.values().any(has_tracking_finalizer), "{:#?}", cluster.history);
     }
 }
 
@@ -186,8 +186,8 @@ fn counts_are_exact_whenever_pods_end_and_the_controller_crashes() {
 fn exactly_the_completions_succeed_when_no_pod_is_deleted() {
     for seed in 0..200 {
         let spec = json!({ "completions": 7, "parallelism": 4, "backoffLimit": 10_000 });
-        let world = CrashingCluster::new(job(spec).0, seed).run(30, 0);
-        assert_eq!(world.job.status.succeeded, 7, "{:#?}", world.history);
+        let cluster = CrashingCluster::new(job(spec).0, seed).run(30, 0);
+        assert_eq!(cluster.job.status.succeeded, 7, "{:#?}", cluster.history);
     }
 }
 
@@ -195,24 +195,24 @@ fn exactly_the_completions_succeed_when_no_pod_is_deleted() {
 fn every_index_succeeds_and_every_failure_counts() {
     for seed in 0..200 {
         let spec = json!({ "completionMode": "Indexed", "completions": 6, "parallelism": 3, "backoffLimit": 10_000 });
-        let world = CrashingCluster::new(job(spec).0, seed).run(30, 0);
-        let status = &world.job.status;
-        assert_eq!((status.succeeded, status.completed_indexes.as_str()), (6, "0-5"), "{:#?}", world.history);
-        assert_eq!(status.failed as usize, world.to_count.len() - 6, "{:#?}", world.history);
+        let cluster = CrashingCluster::new(job(spec).0, seed).run(30, 0);
+        let status = &cluster.job.status;
+        assert_eq!((status.succeeded, status.completed_indexes.as_str()), (6, "0-5"), "{:#?}", cluster.history);
+        assert_eq!(status.failed as usize, cluster.to_count.len() - 6, "{:#?}", cluster.history);
     }
 }
 
 #[test]
-fn an_indexed_job_ends_also_when_pods_are_deleted_under_it() {
+fn an_indexed_job_ends_also_when_its_pods_are_deleted() {
     for policy in ["TerminatingOrFailed", "Failed"] {
         for seed in 0..200 {
             let spec = json!({
                 "completionMode": "Indexed", "completions": 6, "parallelism": 3, "backoffLimit": 10_000,
                 "podReplacementPolicy": policy,
             });
-            let world = CrashingCluster::new(job(spec).0, seed).run(30, 30);
-            assert_eq!(world.job.status.completed_indexes, "0-5", "{policy}: {:#?}", world.history);
-            assert!(!world.pods.values().any(has_tracking_finalizer), "{policy}: {:#?}", world.history);
+            let cluster = CrashingCluster::new(job(spec).0, seed).run(30, 30);
+            assert_eq!(cluster.job.status.completed_indexes, "0-5", "{policy}: {:#?}", cluster.history);
+            assert!(!cluster.pods.values().any(has_tracking_finalizer), "{policy}: {:#?}", cluster.history);
         }
     }
 }
@@ -221,11 +221,15 @@ fn an_indexed_job_ends_also_when_pods_are_deleted_under_it() {
 fn a_failing_job_counts_all_its_pods_and_leaves_none_behind() {
     for seed in 0..200 {
         let spec = json!({ "completions": 9, "parallelism": 4, "backoffLimit": 3 });
-        let world = CrashingCluster::new(job(spec).0, seed).run(80, 0);
-        let status = &world.job.status;
-        assert_eq!((status.succeeded + status.failed) as usize, world.to_count.len(), "{:#?}", world.history);
-        assert!(!world.pods.values().any(|pod| has_tracking_finalizer(pod) || is_active(pod)), "{:#?}", world.history);
-        assert!(Condition::is_true(&status.conditions, "Complete") || status.failed > 3, "{:#?}", world.history);
+        let cluster = CrashingCluster::new(job(spec).0, seed).run(80, 0);
+        let status = &cluster.job.status;
+        assert_eq!((status.succeeded + status.failed) as usize, cluster.to_count.len(), "{:#?}", cluster.history);
+        assert!(
+            !cluster.pods.values().any(|pod| has_tracking_finalizer(pod) || is_active(pod)),
+            "{:#?}",
+            cluster.history
+        );
+        assert!(Condition::is_true(&status.conditions, "Complete") || status.failed > 3, "{:#?}", cluster.history);
     }
 }
 
@@ -236,22 +240,27 @@ fn an_index_fails_after_exactly_its_limit_whenever_the_controller_crashes() {
             "completionMode": "Indexed", "completions": 6, "parallelism": 3, "backoffLimitPerIndex": 2,
             "podReplacementPolicy": "Failed",
         });
-        let world = CrashingCluster::new(job(spec).0, seed).run(60, 0);
-        let (status, shape) = (&world.job.status, JobParams::of(&world.job, &Config::default()).unwrap());
+        let cluster = CrashingCluster::new(job(spec).0, seed).run(60, 0);
+        let (status, params) = (&cluster.job.status, JobParams::of(&cluster.job, &Config::default()).unwrap());
         let failures = |index: i32| {
-            let of_it = |pod: &&PodView| pod.status.phase == PodPhase::Failed && shape.index_of(pod) == Some(index);
-            world.pods.values().filter(of_it).count()
+            let failed = |pod: &&PodView| pod.status.phase == PodPhase::Failed && params.index_of(pod) == Some(index);
+            cluster.pods.values().filter(failed).count()
         };
         let completed = Indexes::parse(&status.completed_indexes, 6);
-        let given_up = Indexes::parse(status.failed_indexes.as_deref().unwrap(), 6);
+        let failed_indexes = Indexes::parse(status.failed_indexes.as_deref().unwrap(), 6);
         for index in 0..6 {
-            let (done, lost) = (completed.contains(index), given_up.contains(index));
-            assert!(done != lost, "index {index}: {:#?}", world.history);
-            assert_eq!(failures(index) > 2, lost, "index {index}: {:#?}", world.history);
-            assert!(failures(index) <= 3, "index {index} had one try too many: {:#?}", world.history);
+            let (succeeded, failed) = (completed.contains(index), failed_indexes.contains(index));
+            assert!(succeeded != failed, "index {index}: {:#?}", cluster.history);
+            assert_eq!(failures(index) > 2, failed, "index {index}: {:#?}", cluster.history);
+            assert!(failures(index) <= 3, "index {index} was retried too often: {:#?}", cluster.history);
         }
         let all: usize = (0..6).map(failures).sum();
-        assert_eq!(status.failed as usize, all, "{:#?}", world.history);
-        assert_eq!(Condition::is_true(&status.conditions, "Failed"), !given_up.is_empty(), "{:#?}", world.history);
+        assert_eq!(status.failed as usize, all, "{:#?}", cluster.history);
+        assert_eq!(
+            Condition::is_true(&status.conditions, "Failed"),
+            !failed_indexes.is_empty(),
+            "{:#?}",
+            cluster.history
+        );
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::job::pods::{PodFactory, PodSlot};
 
-// A namespace that is being deleted takes no new pods, and the old ones stayed for ever: the Job tried to replace them
+// A namespace that is being deleted refuses new pods, and the old ones stayed for ever: the Job tried to replace them
 // instead of counting them.
 #[test]
 fn ends_are_counted_although_nothing_can_be_created() {
@@ -19,16 +19,16 @@ fn ends_are_counted_although_nothing_can_be_created() {
 
 // Shows: U-TestControllerSyncJob
 #[test]
-fn pods_are_created_up_to_what_is_asked_for() {
+fn pods_are_created_up_to_parallelism_and_completions() {
     let fixed = || job(json!({ "completions": 5, "parallelism": 3 }));
     let queue = || job(json!({ "parallelism": 3 }));
     let running = |names: &[&str]| names.iter().map(|name| pod(name).running()).collect::<Vec<_>>();
     assert_steps(vec![
         ("none yet", fixed(), vec![], 1, "create 3"),
-        ("one there", fixed(), running(&["a"]), 1, "create 2"),
+        ("one exists", fixed(), running(&["a"]), 1, "create 2"),
         ("no more than are still needed", fixed().with(|job| job.status.succeeded = 4), vec![], 1, "create 1"),
         (
-            "an end nobody recorded counts already",
+            "an end counts before it is recorded",
             fixed().with(|job| job.status.succeeded = 3),
             vec![pod("a").succeeded_at(1)],
             1,
@@ -43,30 +43,30 @@ fn pods_are_created_up_to_what_is_asked_for() {
             }),
             running(&["a"]),
             1,
-            "rest",
+            "wait",
         ),
-        ("parallelism 0 makes none", job(json!({ "parallelism": 0 })), vec![], 1, "rest"),
+        ("parallelism 0 creates none", job(json!({ "parallelism": 0 })), vec![], 1, "wait"),
         ("at most 500 at once", job(json!({ "parallelism": 900 })), vec![], 1, "create 500"),
         (
             "too many",
             fixed().with(|job| job.spec.parallelism = Some(1)),
             vec![pod("a").running(), pod("b"), pod("c")],
             1,
-            "drop c b",
+            "delete uncounted c b",
         ),
         (
             "a deleting Job creates none",
             fixed().with(|job| job.metadata.deletion_timestamp = Some(at(1))),
             vec![],
             1,
-            "rest",
+            "wait",
         ),
         (
-            "a Job of others is left alone",
+            "a Job of another controller is ignored",
             fixed().with(|job| job.spec.managed_by = Some("kueue".to_owned())),
             vec![],
             1,
-            "rest",
+            "wait",
         ),
         (
             "unknown mode",
@@ -104,13 +104,13 @@ fn each_index_succeeds_once() {
             "create [1 3]",
         ),
         (
-            "a second pod of one index goes",
+            "a second pod of one index is deleted",
             indexed(),
             vec![pod("a").index(1).running(), pod("b").index(1)],
             1,
-            "drop b",
+            "delete uncounted b",
         ),
-        ("so does one without a valid index", indexed(), vec![pod("a").index(9), pod("b")], 1, "drop a b"),
+        ("so does one without a valid index", indexed(), vec![pod("a").index(9), pod("b")], 1, "delete uncounted a b"),
         (
             "success is recorded as an index",
             indexed().with(|job| job.spec.parallelism = Some(0)),
@@ -119,21 +119,21 @@ fn each_index_succeeds_once() {
             "status active=0 succeeded=1 failed=0 indexes=2",
         ),
         (
-            "then the pod is let go",
+            "then the finalizer is removed",
             indexed().with(|job| {
                 job.spec.parallelism = Some(0);
                 (job.status.succeeded, job.status.completed_indexes) = (1, "2".to_owned());
             }),
             vec![pod("a").index(2).succeeded_at(1)],
             1,
-            "release a",
+            "untrack a",
         ),
     ]);
 }
 
 // Shows: U-TestTrackJobStatusAndRemoveFinalizers
 #[test]
-fn an_end_is_recorded_then_let_go_then_counted() {
+fn an_end_is_recorded_then_the_finalizer_is_removed_then_the_end_is_counted() {
     let one = || job(json!({ "completions": 2, "parallelism": 0 }));
     assert_steps(vec![
         (
@@ -144,11 +144,11 @@ fn an_end_is_recorded_then_let_go_then_counted() {
             "status active=0 succeeded=0 failed=0 uncounted=a/b",
         ),
         (
-            "let go",
+            "finalizer removed",
             one().uncounted(&["a"], &["b"]),
             vec![pod("a").succeeded_at(1), pod("b").failed_at(1)],
             1,
-            "release a b",
+            "untrack a b",
         ),
         (
             "counted",
@@ -169,7 +169,7 @@ fn an_end_is_recorded_then_let_go_then_counted() {
             one().with(|job| job.status.succeeded = 1),
             vec![pod("a").succeeded_at(1).without_finalizer()],
             1,
-            "rest",
+            "wait",
         ),
     ]);
 }
@@ -181,18 +181,18 @@ fn a_job_completes_when_enough_succeeded_and_all_are_counted() {
     let ends = || vec![pod("a").succeeded_at(1), pod("b").succeeded_at(2)];
     assert_steps(vec![
         (
-            "said before the pods are let go",
+            "the outcome is written before finalizers are removed",
             two(),
             ends(),
             3,
             "status active=0 succeeded=0 failed=0 uncounted=a+b/ SuccessCriteriaMet",
         ),
         (
-            "let go",
+            "finalizer removed",
             two().condition("SuccessCriteriaMet", "CompletionsReached").uncounted(&["a", "b"], &[]),
             ends(),
             3,
-            "release a b",
+            "untrack a b",
         ),
         (
             "complete",
@@ -209,43 +209,43 @@ fn a_job_completes_when_enough_succeeded_and_all_are_counted() {
             "status active=0 succeeded=0 failed=0 SuccessCriteriaMet+Complete !Completed",
         ),
         (
-            "a queue with an active pod goes on",
+            "a queue with an active pod continues",
             job(json!({ "parallelism": 2 })).with(|job| {
                 job.status.succeeded = 1;
                 job.status.active = 1
             }),
             vec![pod("b").running()],
             3,
-            "rest",
+            "wait",
         ),
-        ("a finished Job lets go of what is left", two().condition("Complete", ""), ends(), 3, "release a b"),
-        ("and rests", two().condition("Complete", ""), vec![], 3, "rest"),
+        ("a finished Job removes remaining finalizers", two().condition("Complete", ""), ends(), 3, "untrack a b"),
+        ("and waits", two().condition("Complete", ""), vec![], 3, "wait"),
     ]);
 }
 
 // Shows: U-TestControllerSyncJob
 #[test]
-fn too_many_failures_or_too_long_fail_the_job() {
+fn too_many_failures_or_a_deadline_fail_the_job() {
     let limited = || job(json!({ "completions": 3, "parallelism": 3, "backoffLimit": 1 }));
     let failing = || limited().condition("FailureTarget", "BackoffLimitExceeded");
     let deadline = || job(json!({ "parallelism": 1, "activeDeadlineSeconds": 30 })).with(|job| job.status.active = 1);
     assert_steps(vec![
         (
-            "said before anything is stopped",
+            "the outcome is written before pods are deleted",
             limited().with(|job| job.status.failed = 1),
             vec![pod("a").failed_at(1), pod("b").running()],
             50,
             "status active=1 succeeded=0 failed=1 uncounted=/a FailureTarget",
         ),
         (
-            "the others are stopped",
+            "the others are deleted",
             failing().uncounted(&[], &["a"]),
             vec![pod("a").failed_at(1), pod("b").running()],
             50,
-            "stop b",
+            "delete b",
         ),
         (
-            "and are part of the failure",
+            "and count as failed",
             failing().uncounted(&[], &["a"]),
             vec![pod("a").failed_at(1), pod("b").running().deleting()],
             50,
@@ -256,7 +256,7 @@ fn too_many_failures_or_too_long_fail_the_job() {
             failing().with(|job| (job.status.failed, job.status.terminating) = (2, Some(1))),
             vec![pod("b").running().deleting().without_finalizer()],
             50,
-            "rest",
+            "wait",
         ),
         (
             "failed",
@@ -265,8 +265,14 @@ fn too_many_failures_or_too_long_fail_the_job() {
             50,
             "status active=0 succeeded=0 failed=2 FailureTarget+Failed !BackoffLimitExceeded",
         ),
-        ("the deadline is waited for", deadline(), vec![pod("a").running()], 10, "rest 20s"),
-        ("and kept", deadline(), vec![pod("a").running()], 30, "status active=1 succeeded=0 failed=0 FailureTarget"),
+        ("before the deadline", deadline(), vec![pod("a").running()], 10, "wait 20s"),
+        (
+            "at the deadline",
+            deadline(),
+            vec![pod("a").running()],
+            30,
+            "status active=1 succeeded=0 failed=0 FailureTarget",
+        ),
     ]);
 }
 
@@ -296,50 +302,62 @@ fn restarts_in_place_count_toward_the_limit() {
         job(json!({ "parallelism": 2, "backoffLimit": 3, "template": on_failure })).with(|job| job.status.active = 2)
     };
     let failed = "status active=1 succeeded=0 failed=0 FailureTarget";
-    let goes_on = "status active=1 succeeded=0 failed=0";
+    let continues = "status active=1 succeeded=0 failed=0";
     assert_steps(vec![
-        ("below the limit", limited(2), restarted(1), 1, goes_on),
+        ("below the limit", limited(2), restarted(1), 1, continues),
         ("at the limit", limited(2), restarted(2), 1, failed),
-        ("none allowed, none happened", limited(0), restarted(0), 1, goes_on),
+        ("none allowed, none happened", limited(0), restarted(0), 1, continues),
         ("none allowed, one happened", limited(0), restarted(1), 1, failed),
         ("init containers count, also while the pod is pending", limited(2), prepared(1, 1), 1, failed),
         ("of all pods together", pair(), two(1, 2), 1, "status active=2 succeeded=0 failed=0 FailureTarget"),
-        ("too few of all together", pair(), two(1, 1), 1, "rest"),
+        ("too few of all together", pair(), two(1, 1), 1, "wait"),
         (
-            "what has ended no longer restarts",
+            "restarts of ended pods do not count",
             job(json!({ "parallelism": 0, "completions": 2, "backoffLimit": 1, "template": on_failure })),
             restarted(3).into_iter().map(|pod| pod.succeeded_at(1)).collect(),
             1,
             "status active=0 succeeded=0 failed=0 uncounted=a/",
         ),
         (
-            "restarts count in place only",
+            "without restarts in place they do not count",
             job(json!({ "parallelism": 1, "backoffLimit": 1 })).with(|job| job.status.active = 1),
             restarted(3),
             1,
-            "rest",
+            "wait",
         ),
     ]);
 }
 
 #[test]
-fn failed_pods_are_replaced_after_a_pause() {
+fn failed_pods_are_replaced_after_a_back_off() {
     let two =
         || job(json!({ "completions": 2, "parallelism": 2 })).uncounted(&[], &[]).with(|job| job.status.failed = 1);
     let failed = || vec![pod("a").failed_at(100).without_finalizer()];
     assert_steps(vec![
-        ("at first it waits", two(), failed(), 103, "rest 7s"),
+        ("at first it waits", two(), failed(), 103, "wait 7s"),
         ("then it creates", two(), failed(), 110, "create 2"),
     ]);
 }
 
 // Shows: U-TestControllerSyncJob
 #[test]
-fn suspend_takes_the_pods_away_and_resume_starts_anew() {
+fn suspend_deletes_the_pods_and_resume_starts_again() {
     let suspended = || job(json!({ "completions": 2, "parallelism": 2, "suspend": true }));
     assert_steps(vec![
-        ("pods go first, uncounted", suspended(), vec![pod("a").running(), pod("b")], 5, "drop b a"),
-        ("then it says so", suspended(), vec![], 5, "status active=0 succeeded=0 failed=0 Suspended !Suspended"),
+        (
+            "pods are deleted first, uncounted",
+            suspended(),
+            vec![pod("a").running(), pod("b")],
+            5,
+            "delete uncounted b a",
+        ),
+        (
+            "then the condition is set",
+            suspended(),
+            vec![],
+            5,
+            "status active=0 succeeded=0 failed=0 Suspended !Suspended",
+        ),
         (
             "once",
             suspended().condition("Suspended", "JobSuspended").with(|job| {
@@ -348,17 +366,17 @@ fn suspend_takes_the_pods_away_and_resume_starts_anew() {
             }),
             vec![],
             5,
-            "rest",
+            "wait",
         ),
         (
-            "what went away does not count",
+            "deleted pods do not count",
             suspended().condition("Suspended", "JobSuspended").with(|job| {
                 (job.status.start_time, job.status.terminating) = (None, Some(1));
                 job.status.conditions[0].message = "Job suspended".to_owned();
             }),
             vec![pod("a").running().deleting().without_finalizer()],
             5,
-            "rest",
+            "wait",
         ),
         (
             "the deadline does not run",
@@ -388,7 +406,7 @@ fn a_suspended_job_without_work_completes_without_ever_starting() {
 
 // Shows: U-TestTrackJobStatusAndRemoveFinalizers
 #[test]
-fn ends_are_recorded_five_hundred_at_a_time_and_no_end_is_declared_before_the_last() {
+fn ends_are_recorded_in_batches_of_500_and_the_job_ends_after_the_last() {
     let many = |count: usize| (0..count).map(|n| pod(&format!("p{n:04}")).succeeded_at(1)).collect::<Vec<_>>();
     let job = || job(json!({ "completions": 600, "parallelism": 600 }));
     let NextStep::WriteStatus(status, _) = plain_step(&observed(job(), many(600), 2)) else { panic!("a status") };
@@ -402,7 +420,7 @@ fn ends_are_recorded_five_hundred_at_a_time_and_no_end_is_declared_before_the_la
 }
 
 #[test]
-fn more_successes_than_asked_for_are_told() {
+fn more_successes_than_completions_cause_a_warning() {
     let done = |succeeded: i32| {
         let job =
             job(json!({ "completions": 2, "parallelism": 2 })).condition("SuccessCriteriaMet", "CompletionsReached");
@@ -422,33 +440,33 @@ fn more_successes_than_asked_for_are_told() {
 }
 
 #[test]
-fn pods_change_hands_before_anything_is_counted() {
+fn pods_are_adopted_and_released_before_anything_is_counted() {
     let mut seen = observed(job(json!({ "completions": 2, "parallelism": 2 })), vec![pod("a").failed_at(1)], 5);
-    seen.to_adopt = vec![pod("loose").build()];
-    assert_eq!(step_text(&plain_step(&seen)), "adopt loose");
+    seen.to_adopt = vec![pod("orphan").build()];
+    assert_eq!(step_text(&plain_step(&seen)), "adopt orphan");
     seen.to_release = vec![pod("stray").build()];
-    assert_eq!(step_text(&plain_step(&seen)), "disown stray");
+    assert_eq!(step_text(&plain_step(&seen)), "release stray");
 }
 
 #[test]
-fn a_deadline_that_is_changed_counts_from_the_start() {
+fn a_changed_deadline_counts_from_the_start() {
     let running = |deadline: i64| {
         let job = job(json!({ "parallelism": 1, "activeDeadlineSeconds": deadline }));
         job.with(|job| job.status.active = 1)
     };
     let pods = || vec![pod("a").running()];
     assert_steps(vec![
-        ("as it was", running(100), pods(), 40, "rest 60s"),
-        ("longer", running(200), pods(), 40, "rest 160s"),
+        ("as it was", running(100), pods(), 40, "wait 60s"),
+        ("longer", running(200), pods(), 40, "wait 160s"),
         ("shorter than it has run", running(30), pods(), 40, "status active=1 succeeded=0 failed=0 FailureTarget"),
-        // Both are numbers that the API takes, and both once ended the process.
-        ("as long as can be said", running(i64::MAX), pods(), 40, &format!("rest {}s", i64::MAX - 40)),
-        ("on a clock that was set back", running(i64::MAX), pods(), -40, &format!("rest {}s", i64::MAX)),
+        // The API accepts both, and both once ended the process.
+        ("the largest deadline", running(i64::MAX), pods(), 40, &format!("wait {}s", i64::MAX - 40)),
+        ("the clock was set back", running(i64::MAX), pods(), -40, &format!("wait {}s", i64::MAX)),
     ]);
 }
 
 #[test]
-fn a_deleting_job_counts_what_ended_and_lets_the_rest_go() {
+fn a_deleting_job_counts_ended_pods_and_removes_all_finalizers() {
     let deleting = || {
         job(json!({ "completions": 3, "parallelism": 3 })).with(|job| {
             job.metadata.deletion_timestamp = Some(at(1));
@@ -457,16 +475,16 @@ fn a_deleting_job_counts_what_ended_and_lets_the_rest_go() {
     };
     let pods = || vec![pod("a").running(), pod("b").succeeded_at(1)];
     assert_steps(vec![
-        ("first the record", deleting(), pods(), 2, "status active=1 succeeded=0 failed=0 uncounted=b/"),
-        ("then all may go", deleting().uncounted(&["b"], &[]), pods(), 2, "release a b"),
+        ("ends are recorded first", deleting(), pods(), 2, "status active=1 succeeded=0 failed=0 uncounted=b/"),
+        ("then all finalizers are removed", deleting().uncounted(&["b"], &[]), pods(), 2, "untrack a b"),
     ]);
 }
 
 #[test]
-fn an_indexed_pod_knows_its_index() {
+fn an_indexed_pod_has_its_index_in_metadata_hostname_and_environment() {
     let indexed = job(json!({ "completionMode": "Indexed", "completions": 4 }));
-    let stamp = PodFactory::new(&indexed.0, None).unwrap();
-    let pod = serde_json::to_value(stamp.pod(PodSlot { index: Some(3), prior_failures: None })).unwrap();
+    let factory = PodFactory::new(&indexed.0, None).unwrap();
+    let pod = serde_json::to_value(factory.pod(PodSlot { index: Some(3), prior_failures: None })).unwrap();
     assert_eq!(pod["metadata"]["generateName"], "train-3-");
     assert_eq!(pod["metadata"]["labels"][INDEX_KEY], "3");
     assert_eq!(pod["metadata"]["annotations"][INDEX_KEY], "3");
@@ -476,7 +494,7 @@ fn an_indexed_pod_knows_its_index() {
     let variable = &pod["spec"]["containers"][0]["env"][0];
     assert_eq!(variable["name"], "JOB_COMPLETION_INDEX");
     assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], format!("metadata.labels['{INDEX_KEY}']"));
-    assert_eq!(stamp.pod(PodSlot::default()).metadata.generate_name.as_deref(), Some("train-"));
+    assert_eq!(factory.pod(PodSlot::default()).metadata.generate_name.as_deref(), Some("train-"));
 }
 
 #[test]

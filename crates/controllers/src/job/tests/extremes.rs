@@ -1,5 +1,5 @@
-//! Numbers that no Job comes to by itself. Whoever may write a spec or a status can write them, and one sum that does not
-//! fit ends the process for everybody (release builds check too).
+//! The largest and smallest numbers. A user can write them into a spec or a status, and an overflow would end the process
+//! (release builds check too).
 
 use super::*;
 use crate::job::job_params::JobParams;
@@ -16,7 +16,7 @@ fn restarted(name: &str, times: i32) -> PodBuilder {
 }
 
 #[test]
-fn restarts_beyond_all_bounds_are_many_restarts() {
+fn restart_counts_do_not_overflow() {
     let template = json!({ "spec": { "restartPolicy": "OnFailure", "containers": [] } });
     let failed = "status active=2 succeeded=0 failed=0 FailureTarget";
     let pods = || vec![restarted("a", i32::MAX), restarted("b", i32::MAX)];
@@ -24,23 +24,23 @@ fn restarts_beyond_all_bounds_are_many_restarts() {
     assert_steps(vec![
         ("they reach the limit", with_limit(6), pods(), 1, failed),
         ("and any limit", with_limit(i32::MAX), pods(), 1, failed),
+        ("also of surplus pods", with_limit(i32::MAX).with(|job| job.spec.parallelism = Some(0)), pods(), 1, failed),
         (
-            "of pods that are too many",
-            with_limit(i32::MAX).with(|job| job.spec.parallelism = Some(0)),
+            "without restarts in place they do not count",
+            job(json!({ "parallelism": 1 })),
             pods(),
             1,
-            failed,
+            "delete uncounted b",
         ),
-        ("where they do not count", job(json!({ "parallelism": 1 })), pods(), 1, "drop b"),
     ]);
 }
 
 #[test]
-fn counts_beyond_all_bounds_stay_at_the_largest() {
+fn counts_saturate() {
     let full = || job(json!({})).with(|job| (job.status.succeeded, job.status.failed) = (i32::MAX, i32::MAX));
     let full = full().uncounted(&["a"], &["b"]);
-    let (shape, pods) = (JobParams::of(&full.0, &Config::default()).unwrap(), [pod("c").failed_at(1).build()]);
-    let tally = Tally::of(&full.0, &shape, &pods);
+    let (params, pods) = (JobParams::of(&full.0, &Config::default()).unwrap(), [pod("c").failed_at(1).build()]);
+    let tally = Tally::of(&full.0, &params, &pods);
     assert_eq!((tally.succeeded, tally.failed), (i32::MAX, i32::MAX));
 }
 
@@ -54,7 +54,7 @@ fn any_numbers_lead_to_a_step() {
                 "backoffLimitPerIndex": one, "maxFailedIndexes": other, "successPolicy": policy,
                 "activeDeadlineSeconds": i64::MAX, "ttlSecondsAfterFinished": one,
             });
-            let wild = || {
+            let extreme = || {
                 job(spec.clone()).uncounted(&["a", "gone"], &["b", "lost"]).with(|job| {
                     let status = &mut job.status;
                     (status.succeeded, status.failed, status.active) = (other, other, other);
@@ -73,8 +73,8 @@ fn any_numbers_lead_to_a_step() {
                 ]
             };
             for second in [-62_135_596_800, 0, 253_402_207_200] {
-                _ = plain_step(&observed(wild(), pods(), second));
-                _ = plain_step(&observed(wild().with(|job| job.status.completed_indexes.clear()), vec![], second));
+                _ = plain_step(&observed(extreme(), pods(), second));
+                _ = plain_step(&observed(extreme().with(|job| job.status.completed_indexes.clear()), vec![], second));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Scheduling objects: created in order, found, followed, and left alone when they are not ours.
+//! Scheduling objects: created in order, found, updated, and never written when they are not ours.
 
 use api::gates::Gate;
 use api::views::{PodGroupView, WorkloadView};
@@ -20,7 +20,7 @@ pub(super) fn step(observed: &JobSnapshot) -> NextStep {
     next_step(observed, &Gates::default(), &Config::default()).unwrap()
 }
 
-/// The world after the server took the object in.
+/// The object as the server stores it.
 pub(super) fn stored_workload(workload: &Workload) -> Arc<WorkloadView> {
     let mut document = serde_json::to_value(workload).unwrap();
     document["metadata"]["uid"] = json!("workload-uid");
@@ -33,7 +33,7 @@ pub(super) fn stored_group(group: &PodGroup) -> Arc<PodGroupView> {
     Arc::new(PodGroupView::decode(document.to_string().as_bytes()).unwrap())
 }
 
-/// A Job with the Workload and PodGroup that were made for it.
+/// A Job with the Workload and PodGroup that were created for it.
 pub(super) fn with_objects(job: JobBuilder) -> JobSnapshot {
     let mut observed = observed(job, vec![], 1);
     let NextStep::CreateWorkload(workload) = step(&observed) else { panic!("a workload") };
@@ -43,12 +43,12 @@ pub(super) fn with_objects(job: JobBuilder) -> JobSnapshot {
     observed
 }
 
-pub(super) fn user_made<V: View>(document: Value) -> Arc<V> {
+pub(super) fn user_object<V: View>(document: Value) -> Arc<V> {
     Arc::new(V::decode(document.to_string().as_bytes()).unwrap())
 }
 
 pub(super) fn user_workload(name: &str, templates: Value) -> Arc<WorkloadView> {
-    user_made(json!({
+    user_object(json!({
         "metadata": { "name": name, "namespace": "ns", "uid": name },
         "spec": { "controllerRef": { "apiGroup": "batch", "kind": "Job", "name": "train" }, "podGroupTemplates": templates },
     }))
@@ -70,8 +70,8 @@ fn workload_comes_before_group_before_pods() {
     assert_eq!(meta["annotations"], json!({ "phalanx.dev/managed-by": "job-controller" }));
     assert_eq!(meta["ownerReferences"][0]["controller"], true);
     assert_eq!((&meta["namespace"], &meta["ownerReferences"][0]["uid"]), (&json!("ns"), &json!("job-uid")));
-    let stands_for = serde_json::to_value(&workload.spec.controller_ref).unwrap();
-    assert_eq!(stands_for, json!({ "apiGroup": "batch", "kind": "Job", "name": "train" }));
+    let controller_ref = serde_json::to_value(&workload.spec.controller_ref).unwrap();
+    assert_eq!(controller_ref, json!({ "apiGroup": "batch", "kind": "Job", "name": "train" }));
     seen.workloads = vec![stored_workload(&workload)];
 
     let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group") };
@@ -83,16 +83,16 @@ fn workload_comes_before_group_before_pods() {
 
     let NextStep::CreatePods(slots, joined) = step(&seen) else { panic!("pods") };
     assert_eq!(slots.len(), 4);
-    let made = PodFactory::new(&seen.job, joined.as_ref()).unwrap().pod(PodSlot::default());
-    let owners = made.metadata.owner_references.unwrap();
+    let created = PodFactory::new(&seen.job, joined.as_ref()).unwrap().pod(PodSlot::default());
+    let owners = created.metadata.owner_references.unwrap();
     assert_eq!(owners.iter().map(|owner| owner.uid.as_str()).collect::<Vec<_>>(), ["job-uid", "group-uid"]);
     assert_eq!((owners[1].controller, owners[1].block_owner_deletion), (None, None));
-    assert_eq!(made.spec.unwrap().scheduling_group.unwrap().pod_group_name, group.metadata.name);
+    assert_eq!(created.spec.unwrap().scheduling_group.unwrap().pod_group_name, group.metadata.name);
 }
 
 // Shows: S000-19
 #[test]
-fn pods_name_no_second_owner_where_the_collector_is_not_ours() {
+fn pods_have_no_second_owner_where_the_garbage_collector_is_not_ours() {
     let seen = with_objects(gang(None));
     let config = Config { own_gc: false, ..Config::default() };
     let NextStep::CreatePods(_, group) = next_step(&seen, &Gates::default(), &config).unwrap() else { panic!("pods") };
@@ -101,7 +101,7 @@ fn pods_name_no_second_owner_where_the_collector_is_not_ours() {
 
 // A group that outlives the Job kept the pods of the deleted Job.
 #[test]
-fn pods_name_only_a_group_that_goes_with_the_job_as_their_second_owner() {
+fn only_a_group_that_is_deleted_with_the_job_is_a_second_owner_of_pods() {
     let second_owner = |seen: &JobSnapshot| {
         let NextStep::CreatePods(_, Some(group)) = step(seen) else { panic!("pods in a group") };
         group.owner.map(|owner| owner.uid)
@@ -109,23 +109,23 @@ fn pods_name_only_a_group_that_goes_with_the_job_as_their_second_owner() {
     let gang_template = json!([{ "name": "t", "schedulingPolicy": { "gang": { "minCount": 2 } } }]);
     let mut users = observed(gang(None), vec![], 1);
     users.workloads = vec![user_workload("mine", gang_template)];
-    let NextStep::CreatePodGroup(made) = step(&users) else { panic!("a group of the user's Workload") };
-    let owners: Vec<_> = made.metadata.owner_references.iter().flatten().map(|owner| owner.kind.as_str()).collect();
-    assert_eq!(owners, ["Job"], "it goes with the Job though the Workload stays");
-    users.pod_groups = vec![stored_group(&made)];
+    let NextStep::CreatePodGroup(created) = step(&users) else { panic!("a group of the user's Workload") };
+    let owners: Vec<_> = created.metadata.owner_references.iter().flatten().map(|owner| owner.kind.as_str()).collect();
+    assert_eq!(owners, ["Job"], "it is deleted with the Job, though the Workload stays");
+    users.pod_groups = vec![stored_group(&created)];
     assert_eq!(second_owner(&users), Some("group-uid".to_owned()));
 
-    let mut before = (*users.pod_groups[0]).clone();
+    let mut also_owned = (*users.pod_groups[0]).clone();
     let workload = OwnerRef { kind: "Workload".to_owned(), uid: "mine".to_owned(), ..OwnerRef::default() };
-    before.metadata.owner_references.push(workload);
-    users.pod_groups = vec![Arc::new(before)];
-    assert_eq!(second_owner(&users), None, "one that the user's Workload keeps");
+    also_owned.metadata.owner_references.push(workload);
+    users.pod_groups = vec![Arc::new(also_owned)];
+    assert_eq!(second_owner(&users), None, "the user's Workload owns it too");
 
-    users.pod_groups = vec![user_made(json!({
+    users.pod_groups = vec![user_object(json!({
         "metadata": { "name": "my-group", "namespace": "ns", "uid": "u" },
         "spec": { "workloadRef": { "workloadName": "mine", "templateName": "t" } },
     }))];
-    assert_eq!(second_owner(&users), None, "a user's");
+    assert_eq!(second_owner(&users), None, "a user created it");
 }
 
 // Shows: S000-12
@@ -143,16 +143,16 @@ fn management_mode_follows_the_owner_and_its_annotations() {
     let delegate = |job: &mut JobView| job.metadata.annotations.insert(TEMPLATE_ANNOTATION.to_owned(), String::new());
     for (case, job, want) in [
         ("a root", gang(None), ManagementMode::ManageBoth),
-        ("a root whatever its annotations", gang(None).with(delegate), ManagementMode::ManageBoth),
+        ("a root with annotations", gang(None).with(delegate), ManagementMode::ManageBoth),
         ("a CronJob's", owned_by("batch/v1", "CronJob"), ManagementMode::ManageBoth),
-        ("somebody's", owned_by("example.com/v1", "Training"), ManagementMode::ManageNone),
+        ("a child", owned_by("example.com/v1", "Training"), ManagementMode::ManageNone),
         (
-            "a child that was asked",
+            "a child with the annotation",
             owned_by("example.com/v1", "Training").with(delegate),
             ManagementMode::ManagePodGroupOnly,
         ),
         (
-            "one that brings its group",
+            "a pod template with a group",
             gang(None).with(|job| job.spec.template.scheduling_group = Some("mine".to_owned())),
             ManagementMode::ManageNone,
         ),
@@ -166,20 +166,20 @@ fn management_mode_follows_the_owner_and_its_annotations() {
 // Shows: S000-33
 // Shows: U-TestEnsureWorkloadAndPodGroup
 #[test]
-fn a_job_with_pods_gets_no_objects_any_more() {
+fn a_job_with_pods_gets_no_objects() {
     let pods = || vec![pod("a").failed_at(1).without_finalizer()];
     let plain = observed(job(json!({ "completions": 4, "parallelism": 4 })), pods(), 100);
     assert_eq!(step_text(&step(&plain)), "create 4");
     let mut seen = observed(gang(None), pods(), 100);
-    let said = step(&seen);
-    assert!(step_text(&said).ends_with("SchedulingFallback !WorkloadMissing"), "{}", step_text(&said));
-    apply_status(&mut seen, said);
+    let write = step(&seen);
+    assert!(step_text(&write).ends_with("SchedulingFallback !WorkloadMissing"), "{}", step_text(&write));
+    apply_status(&mut seen, write);
     assert_eq!(step_text(&step(&seen)), "create 4");
 }
 
-// The Job went on with pods that were in no group, and nothing said so.
+// The Job continued with pods that were in no group, and nothing reported it.
 #[test]
-fn a_gang_that_lost_its_group_says_so_before_it_goes_on_with_plain_pods() {
+fn a_gang_that_lost_its_group_reports_it_before_it_continues_with_plain_pods() {
     let pods = || ["a", "b", "c"].map(|name| pod(name).running().build()).to_vec();
     let lost = |job: JobBuilder, workload: bool| {
         let mut seen = with_objects(job);
@@ -192,24 +192,20 @@ fn a_gang_that_lost_its_group_says_so_before_it_goes_on_with_plain_pods() {
     };
     for (workload, reason) in [(false, "PodGroupMissing"), (true, "WorkloadMissing")] {
         let mut seen = lost(gang(None), workload);
-        let said = step(&seen);
-        assert!(step_text(&said).ends_with(&format!("SchedulingFallback !{reason}")), "{}", step_text(&said));
-        apply_status(&mut seen, said);
+        let write = step(&seen);
+        assert!(step_text(&write).ends_with(&format!("SchedulingFallback !{reason}")), "{}", step_text(&write));
+        apply_status(&mut seen, write);
         assert_eq!(step_text(&step(&seen)), "create 1", "{reason}");
         seen.pods.clear();
-        let made = step_text(&step(&seen));
-        assert!(made.starts_with("create workload") || made.starts_with("create group"), "{reason}: {made}");
+        let created = step_text(&step(&seen));
+        assert!(created.starts_with("create workload") || created.starts_with("create group"), "{reason}: {created}");
         let basic = job(json!({ "completions": 4, "parallelism": 4 }));
-        assert_eq!(
-            step_text(&step(&lost(basic, workload))),
-            "create 1",
-            "{reason}: nothing is lost with a Basic group"
-        );
+        assert_eq!(step_text(&step(&lost(basic, workload))), "create 1", "{reason}: a Basic group is not missed");
     }
 }
 
 #[test]
-fn what_a_child_waits_for_or_does_without_is_said_with_the_names_that_matter() {
+fn messages_about_a_missing_workload_or_template_have_the_names() {
     let message = |seen: &JobSnapshot| {
         let NextStep::WriteStatus(status, _) = step(seen) else { panic!("a status") };
         status.conditions[0].message.clone()
@@ -217,8 +213,8 @@ fn what_a_child_waits_for_or_does_without_is_said_with_the_names_that_matter() {
     let mut seen = observed(child("job-uid", &[(TEMPLATE_ANNOTATION, "wokers")]), vec![], 1);
     assert_eq!(
         message(&seen),
-        "there is no Workload of Training parent, which owns this Job and sees to its group: create a Workload that names \
-         Training parent in spec.controllerRef, or make the Job without the annotation \
+        "there is no Workload of Training parent, which owns this Job and manages its PodGroup: create a Workload that \
+         names Training parent in spec.controllerRef, or recreate the Job without the annotation \
          scheduling.k8s.io/group-template-name"
     );
     let basic = |name: &str| json!({ "name": name, "schedulingPolicy": { "basic": {} } });
@@ -232,7 +228,8 @@ fn what_a_child_waits_for_or_does_without_is_said_with_the_names_that_matter() {
     root.workloads = seen.workloads.clone();
     assert_eq!(
         message(&root),
-        "Workload parents has no single template for the pods of this Job; it has driver, workers: leave one, at the top"
+        "Workload parents has no single template for the pods of this Job; it has driver, workers: leave only one, at the \
+         top level"
     );
 }
 
@@ -271,7 +268,7 @@ fn objects_of_others_are_used_and_never_written() {
     let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group from the user's template") };
     assert_eq!(group.spec.scheduling_policy.gang.as_ref().unwrap().min_count, 2);
 
-    seen.pod_groups = vec![user_made(json!({
+    seen.pod_groups = vec![user_object(json!({
         "metadata": { "name": "my-group", "namespace": "ns", "uid": "u" },
         "spec": { "workloadRef": { "workloadName": "mine", "templateName": "t" }, "schedulingPolicy": { "gang": { "minCount": 3 } } },
     }))];
@@ -282,7 +279,7 @@ fn objects_of_others_are_used_and_never_written() {
 // Shows: S000-43
 // Shows: U-trap-ambiguous, U-trap-shape
 #[test]
-fn what_cannot_be_told_is_said_and_pods_are_plain() {
+fn ambiguous_or_unsupported_workloads_are_reported_and_pods_are_plain() {
     let one = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
     let two = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }, { "name": "u", "schedulingPolicy": { "basic": {} } }]);
     for (workloads, reason) in [
@@ -291,35 +288,35 @@ fn what_cannot_be_told_is_said_and_pods_are_plain() {
     ] {
         let mut seen = observed(gang(None), vec![], 1);
         seen.workloads = workloads;
-        let said = step(&seen);
-        assert_eq!(step_text(&said), format!("status active=0 succeeded=0 failed=0 SchedulingFallback !{reason}"));
-        let NextStep::WriteStatus(status, _) = said else { panic!("a status") };
+        let write = step(&seen);
+        assert_eq!(step_text(&write), format!("status active=0 succeeded=0 failed=0 SchedulingFallback !{reason}"));
+        let NextStep::WriteStatus(status, _) = write else { panic!("a status") };
         seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
         assert_eq!(step_text(&step(&seen)), "create 4", "{reason}");
     }
 }
 
 #[test]
-fn a_fallback_is_over_when_the_job_is_to_have_no_group() {
+fn a_fallback_is_resolved_when_the_job_needs_no_group() {
     let one = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
     let mut seen = observed(gang(None), vec![], 1);
     seen.workloads = vec![user_workload("a", one.clone()), user_workload("b", one)];
-    let said = step(&seen);
-    apply_status(&mut seen, said);
+    let write = step(&seen);
+    apply_status(&mut seen, write);
     let mut job = (*seen.job).clone();
     job.metadata.labels.insert("phalanx.dev/groups", "disabled".to_owned());
     seen.job = Arc::new(job);
     seen.pods = ["a", "b", "c", "d"].map(|name| pod(name).build()).to_vec();
-    let said = step(&seen);
-    apply_status(&mut seen, said);
-    let told = &seen.job.status.conditions[0];
+    let write = step(&seen);
+    apply_status(&mut seen, write);
+    let condition = &seen.job.status.conditions[0];
     assert_eq!(
-        (told.kind.as_str(), told.status.as_str(), told.reason.as_str()),
+        (condition.kind.as_str(), condition.status.as_str(), condition.reason.as_str()),
         ("SchedulingFallback", "False", "Resolved")
     );
 }
 
-/// A Job of a parent that asks it to make its own group.
+/// A child Job with these annotations of its parent.
 pub(super) fn child(uid: &str, annotations: &[(&str, &str)]) -> JobBuilder {
     let owner = OwnerRef {
         api_version: "example.com/v1".to_owned(),
@@ -340,15 +337,15 @@ pub(super) fn child(uid: &str, annotations: &[(&str, &str)]) -> JobBuilder {
 // Shows: S004-23
 // Shows: S004-53
 #[test]
-fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
+fn a_child_waits_for_its_parents_workload_and_then_creates_its_own_group() {
     let mut seen = observed(child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]), vec![], 1);
-    let said = step(&seen);
-    assert!(step_text(&said).ends_with("SchedulingBlocked !ParentWorkloadNotFound"), "{}", step_text(&said));
-    apply_status(&mut seen, said);
+    let write = step(&seen);
+    assert!(step_text(&write).ends_with("SchedulingBlocked !ParentWorkloadNotFound"), "{}", step_text(&write));
+    apply_status(&mut seen, write);
     assert_eq!(
         step_text(&step(&seen)),
-        "rest 1s",
-        "said once, and no plain pods meanwhile; then its owners are looked at again"
+        "wait 1s",
+        "write once, and no plain pods meanwhile; then its owners are looked at again"
     );
     let templates = json!([
         { "name": "driver", "schedulingPolicy": { "basic": {} } },
@@ -362,46 +359,47 @@ fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
 }
 
 #[test]
-fn a_child_that_waits_names_all_its_owners_and_what_could_not_be_read_of_them() {
+fn a_child_that_waits_reports_all_its_owners_and_those_that_cannot_be_read() {
     let job = child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]);
-    let mut lineage = OwnerChain::from(job.0.metadata.controller().unwrap().clone());
+    let mut chain = OwnerChain::from(job.0.metadata.controller().unwrap().clone());
     let above = OwnerRef { kind: "Flow".to_owned(), name: "night".to_owned(), controller: true, ..OwnerRef::default() };
     let above = OwnerRef { uid: "night-uid".to_owned(), ..above };
-    lineage
+    chain
         .record_lookup(OwnerLookup::Found(Box::new(MetaView { owner_references: vec![above], ..MetaView::default() })));
-    lineage.record_lookup(OwnerLookup::Unreadable("flows \"night\" is forbidden".to_owned()));
-    let known = CachedOwnerChain { chain: lineage, lookups: 3, looked_up_at: at(0) };
-    let mut seen = JobSnapshot { owner_chain: Some(Arc::new(known)), ..observed(job, vec![], 1) };
-    let NextStep::WriteStatus(status, news) = step(&seen) else { panic!("a status") };
-    let want = "there is no Workload of Training parent or Flow night, which own this Job and see to its group: create a \
-                Workload that names one of them in spec.controllerRef, or make the Job without the annotation \
-                scheduling.k8s.io/group-template-name; who controls Flow night cannot be read: flows \"night\" is forbidden";
-    assert_eq!((status.conditions[0].message.as_str(), news[0].message.as_str()), (want, want));
+    chain.record_lookup(OwnerLookup::Unreadable("flows \"night\" is forbidden".to_owned()));
+    let cached = CachedOwnerChain { chain, lookups: 3, looked_up_at: at(0) };
+    let mut seen = JobSnapshot { owner_chain: Some(Arc::new(cached)), ..observed(job, vec![], 1) };
+    let NextStep::WriteStatus(status, events) = step(&seen) else { panic!("a status") };
+    let want = "there is no Workload of Training parent or Flow night, which own this Job and manage its PodGroup: create a \
+                Workload that names one of them in spec.controllerRef, or recreate the Job without the annotation \
+                scheduling.k8s.io/group-template-name; the controller of Flow night cannot be read: flows \"night\" is \
+                forbidden";
+    assert_eq!((status.conditions[0].message.as_str(), events[0].message.as_str()), (want, want));
     seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
-    assert_eq!(step_text(&step(&seen)), "rest 3s", "it was asked three times, a second ago for the last");
+    assert_eq!(step_text(&step(&seen)), "wait 3s", "three lookups, the last a second ago");
 }
 
-// Otherwise a Job whose Workload is its grandparent's would go on with plain pods when a request fails after a restart.
+// Otherwise a Job whose Workload is its grandparent's would get plain pods when a request fails after a restart.
 #[test]
-fn while_its_owners_cannot_be_asked_for_a_child_makes_nothing_says_nothing_and_counts() {
+fn a_child_whose_owners_cannot_be_read_counts_but_creates_and_reports_nothing() {
     let workers = [(TEMPLATE_ANNOTATION, "workers")];
     for pods in [vec![], vec![pod("a").running()]] {
         let active = pods.len();
         let job = child("job-uid", &workers).with(|job| job.status.active = active as i32);
         let unknown = JobSnapshot { owner_chain: None, blocked: true, ..observed(job, pods, 1) };
-        assert_eq!(step_text(&step(&unknown)), "rest", "{active} pods");
+        assert_eq!(step_text(&step(&unknown)), "wait", "{active} pods");
     }
     let ended = observed(child("job-uid", &workers), vec![pod("a").succeeded_at(1)], 2);
-    let said = step_text(&step(&JobSnapshot { owner_chain: None, blocked: true, ..ended }));
-    assert_eq!(said, "status active=0 succeeded=0 failed=0 uncounted=a/");
+    let write = step_text(&step(&JobSnapshot { owner_chain: None, blocked: true, ..ended }));
+    assert_eq!(write, "status active=0 succeeded=0 failed=0 uncounted=a/");
 }
 
 // Shows: S004-54
 // Shows: S004-55
 // Shows: U-trap-nested-template
 #[test]
-fn a_child_finds_a_nested_template_and_hangs_its_group_under_the_parent_it_is_told() {
-    let nested: Arc<WorkloadView> = user_made(json!({
+fn a_child_finds_a_nested_template_and_sets_the_given_parent_group() {
+    let nested: Arc<WorkloadView> = user_object(json!({
         "metadata": { "name": "parents", "namespace": "ns", "uid": "w" },
         "spec": { "compositePodGroupTemplates": [{
             "name": "set",
@@ -409,7 +407,7 @@ fn a_child_finds_a_nested_template_and_hangs_its_group_under_the_parent_it_is_to
             "podGroupTemplates": [{ "name": "workers", "schedulingPolicy": { "gang": { "minCount": 3 } } }],
         }] },
     }));
-    let made = |uid: &str, annotations: &[(&str, &str)]| {
+    let created = |uid: &str, annotations: &[(&str, &str)]| {
         let mut seen = observed(child(uid, annotations), vec![], 1);
         seen.workloads = vec![nested.clone()];
         match step(&seen) {
@@ -419,23 +417,23 @@ fn a_child_finds_a_nested_template_and_hangs_its_group_under_the_parent_it_is_to
     };
     let workers = (TEMPLATE_ANNOTATION, "workers");
     let parent = |group: &PodGroup| group.spec.parent_composite_pod_group_name.clone();
-    let alone = made("u1", &[workers]).unwrap();
+    let alone = created("u1", &[workers]).unwrap();
     assert_eq!((alone.spec.scheduling_policy.gang.as_ref().unwrap().min_count, parent(&alone)), (3, None));
     for spelling in ["scheduling.k8s.io/parent-compositepodgroup", "scheduling.k8s.io/parent-composite-podgroup"] {
-        let group = made("u1", &[workers, (spelling, "parents-set-0")]).unwrap();
+        let group = created("u1", &[workers, (spelling, "parents-set-0")]).unwrap();
         assert_eq!(parent(&group), Some("parents-set-0".to_owned()));
     }
-    let first = made("u1", &[(TEMPLATE_ANNOTATION, "")]).unwrap();
-    assert_eq!(first.metadata.name, alone.metadata.name, "without a name it is the first group of pods");
-    let sibling = made("u2", &[workers]).unwrap();
-    assert_ne!(sibling.metadata.name, alone.metadata.name, "siblings do not take each other's names");
-    let composite = made("u1", &[(TEMPLATE_ANNOTATION, "set")]).unwrap_err();
+    let first = created("u1", &[(TEMPLATE_ANNOTATION, "")]).unwrap();
+    assert_eq!(first.metadata.name, alone.metadata.name, "without a name it is the first template for pods");
+    let sibling = created("u2", &[workers]).unwrap();
+    assert_ne!(sibling.metadata.name, alone.metadata.name, "siblings have different names");
+    let composite = created("u1", &[(TEMPLATE_ANNOTATION, "set")]).unwrap_err();
     assert!(composite.contains("UnsupportedWorkload"), "{composite}");
 }
 
 // Shows: S002-12
 #[test]
-fn of_a_changed_workload_nothing_but_the_count_reaches_a_group_that_is_there() {
+fn only_the_min_count_of_a_changed_workload_reaches_an_existing_group() {
     let parents = |count: i32, mode: Value| {
         let policy = json!({ "gang": { "minCount": count } });
         user_workload("parents", json!([{ "name": "workers", "schedulingPolicy": policy, "disruptionMode": mode }]))
@@ -446,7 +444,7 @@ fn of_a_changed_workload_nothing_but_the_count_reaches_a_group_that_is_there() {
     seen.pod_groups = vec![stored_group(&group)];
     let joined = step_text(&step(&seen));
     seen.workloads = vec![parents(3, json!({ "all": {} }))];
-    assert_eq!(step_text(&step(&seen)), joined, "another mode is for groups made from now on");
+    assert_eq!(step_text(&step(&seen)), joined, "another mode applies to later groups");
     seen.workloads = vec![parents(2, json!({ "all": {} }))];
     let NextStep::SetMinCount(change) = step(&seen) else { panic!("the count follows") };
     assert_eq!(change.min_count, 2);

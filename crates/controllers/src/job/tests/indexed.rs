@@ -1,4 +1,4 @@
-//! Limits of each index, and Indexed Jobs that grow and shrink.
+//! Limits per index, and Indexed Jobs that grow and shrink.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn at_index(name: &str, index: i32) -> PodBuilder {
 
 // Shows: U-TestSyncJobWithJobBackoffLimitPerIndex
 #[test]
-fn each_index_is_tried_again_after_a_pause_of_its_own() {
+fn each_index_is_retried_after_its_own_back_off() {
     let two_running =
         || vec![at_index("b", 1).failed_before(0, 0).running(), at_index("c", 2).failed_before(0, 0).running()];
     let with = |failed: PodBuilder| std::iter::once(failed).chain(two_running()).collect::<Vec<_>>();
@@ -36,31 +36,31 @@ fn each_index_is_tried_again_after_a_pause_of_its_own() {
     let job = || active(limited(json!({})), 2);
     assert_steps(vec![
         ("all are new", limited(json!({})), vec![], 1, "create [0 1 2]"),
-        ("it waits, held and uncounted, to carry its count on", job(), with(failed()), 103, "rest 7s"),
+        ("the failed pod stays uncounted until its replacement has the count", job(), with(failed()), 103, "wait 7s"),
         ("then it is replaced", job(), with(failed()), 110, "create [0(1)]"),
         (
-            "and counted once the replacement is there",
+            "and counted once the replacement exists",
             active(limited(json!({})), 3),
             with(failed()).into_iter().chain([at_index("d", 0).failed_before(1, 0)]).collect(),
             110,
             "status active=3 succeeded=0 failed=0 uncounted=/a",
         ),
         (
-            "the pause doubles",
+            "the back-off doubles",
             active(limited(json!({ "backoffLimitPerIndex": 5 })), 2),
             with(at_index("a", 0).failed_before(2, 0).failed_at(100)),
             101,
-            "rest 39s",
+            "wait 39s",
         ),
         (
-            "failures that are ignored lengthen it too",
+            "ignored failures lengthen it too",
             active(limited(ignore.clone()), 2),
             with(at_index("a", 0).failed_before(1, 1).terminated("main", 42, 100)),
             101,
-            "rest 39s",
+            "wait 39s",
         ),
         (
-            "and are carried on apart",
+            "and are counted separately",
             active(limited(ignore.clone()), 2),
             with(at_index("a", 0).failed_before(1, 1).terminated("main", 42, 100)),
             140,
@@ -74,44 +74,44 @@ fn each_index_is_tried_again_after_a_pause_of_its_own() {
             "create [0(2)]",
         ),
         (
-            "the last time it failed it is given up",
+            "beyond the limit the index fails",
             job(),
             with(at_index("a", 0).failed_before(1, 0).failed_at(100)),
             101,
-            "status active=2 succeeded=0 failed=0 given-up=0 uncounted=/a",
+            "status active=2 succeeded=0 failed=0 failed-indexes=0 uncounted=/a",
         ),
         (
-            "a rule can give it up at once",
+            "a rule can fail it at once",
             active(limited(fail_index), 2),
             with(at_index("a", 0).failed_before(0, 0).terminated("main", 42, 100)),
             101,
-            "status active=2 succeeded=0 failed=0 given-up=0 uncounted=/a",
+            "status active=2 succeeded=0 failed=0 failed-indexes=0 uncounted=/a",
         ),
         (
-            "what is given up is not tried again",
+            "a failed index is not retried",
             active(limited(json!({})), 2).with(|job| {
                 (job.status.failed, job.status.failed_indexes) = (2, Some("0".to_owned()));
             }),
             two_running(),
             500,
-            "rest",
+            "wait",
         ),
         (
-            "an index that was disrupted is tried again at once, with no failure more",
+            "a disrupted index is retried at once, without a further failure",
             job(),
             with(failed().disrupted("EvictionByEvictionAPI")),
             101,
             "create [0]",
         ),
         (
-            "an index that waits does not hold up the next one",
+            "an index in back-off does not delay the next one",
             limited(json!({ "parallelism": 1 })),
             vec![failed()],
             103,
             "create [1]",
         ),
         (
-            "a Job that goes lets the pod go at once, counted",
+            "a Job that is being deleted counts the pod at once",
             limited(json!({})).with(|job| job.metadata.deletion_timestamp = Some(at(1))),
             vec![failed()],
             103,
@@ -122,11 +122,11 @@ fn each_index_is_tried_again_after_a_pause_of_its_own() {
 
 // Shows: U-TestSyncJobWithJobBackoffLimitPerIndex
 #[test]
-fn a_job_ends_by_its_indexes_when_all_are_settled_or_too_many_given_up() {
-    let counted = |given_up: &str, failed: i32, completed: &str| {
-        let (given_up, completed) = (given_up.to_owned(), completed.to_owned());
+fn a_job_ends_when_all_indexes_are_finished_or_too_many_failed() {
+    let counted = |failed_indexes: &str, failed: i32, completed: &str| {
+        let (failed_indexes, completed) = (failed_indexes.to_owned(), completed.to_owned());
         move |job: &mut JobView| {
-            job.status.failed_indexes = Some(given_up);
+            job.status.failed_indexes = Some(failed_indexes);
             job.status.failed = failed;
             job.status.succeeded = if completed.is_empty() { 0 } else { completed.split(',').count() as i32 };
             job.status.completed_indexes = completed;
@@ -134,49 +134,49 @@ fn a_job_ends_by_its_indexes_when_all_are_settled_or_too_many_given_up() {
     };
     assert_steps(vec![
         (
-            "the others go on",
+            "the others continue",
             active(limited(json!({})), 1).with(counted("0", 2, "1")),
             vec![at_index("c", 2).failed_before(0, 0).running()],
             500,
-            "rest",
+            "wait",
         ),
         (
-            "all settled",
+            "all finished",
             limited(json!({})).with(counted("0", 2, "1,2")),
             vec![],
             500,
-            "status active=0 succeeded=2 failed=2 indexes=1,2 given-up=0 FailureTarget+Failed !FailedIndexes",
+            "status active=0 succeeded=2 failed=2 indexes=1,2 failed-indexes=0 FailureTarget+Failed !FailedIndexes",
         ),
         (
-            "all given up",
+            "all failed",
             limited(json!({})).with(counted("0-2", 6, "")),
             vec![],
             500,
-            "status active=0 succeeded=0 failed=6 given-up=0-2 FailureTarget+Failed !FailedIndexes",
+            "status active=0 succeeded=0 failed=6 failed-indexes=0-2 FailureTarget+Failed !FailedIndexes",
         ),
         (
             "more than allowed",
             active(limited(json!({ "maxFailedIndexes": 1 })), 1).with(counted("0,1", 4, "")),
             vec![at_index("c", 2).failed_before(0, 0).running()],
             500,
-            "status active=1 succeeded=0 failed=4 given-up=0,1 FailureTarget",
+            "status active=1 succeeded=0 failed=4 failed-indexes=0,1 FailureTarget",
         ),
         (
             "as many as allowed",
             active(limited(json!({ "maxFailedIndexes": 2 })), 1).with(counted("0,1", 4, "")),
             vec![at_index("c", 2).failed_before(0, 0).running()],
             500,
-            "rest",
+            "wait",
         ),
         (
             "the limit of the whole Job comes first",
             active(limited(json!({ "backoffLimit": 1 })), 1).with(counted("0", 2, "1")),
             vec![at_index("c", 2).failed_before(0, 0).running()],
             500,
-            "status active=1 succeeded=1 failed=2 indexes=1 given-up=0 FailureTarget",
+            "status active=1 succeeded=1 failed=2 indexes=1 failed-indexes=0 FailureTarget",
         ),
         (
-            "an index that succeeded cannot be given up as well",
+            "an index that succeeded cannot fail as well",
             limited(json!({ "completions": 2, "parallelism": 0 })),
             vec![
                 at_index("a", 0).failed_before(1, 0).failed_at(1),
@@ -191,7 +191,7 @@ fn a_job_ends_by_its_indexes_when_all_are_settled_or_too_many_given_up() {
 // The index of a pod that the controller deleted because the Job had failed was listed in `failedIndexes`.
 // Shows: U-TestSyncJobWithJobBackoffLimitPerIndex
 #[test]
-fn what_is_stopped_because_the_job_failed_is_counted_but_its_index_has_not_failed() {
+fn pods_deleted_because_the_job_failed_are_counted_but_their_indexes_have_not_failed() {
     let fail_index =
         json!({ "rules": [{ "action": "FailIndex", "onExitCodes": { "operator": "In", "values": [143] } }] });
     let ending = |replaces: &str, more: Value| {
@@ -207,40 +207,40 @@ fn what_is_stopped_because_the_job_failed_is_counted_but_its_index_has_not_faile
     for replaces in ["TerminatingOrFailed", "Failed"] {
         let job = || ending(replaces, Value::Null);
         assert_steps(vec![
-            ("it is stopped", active(job(), 1), vec![last_try()], 50, "stop d"),
+            ("it is deleted", active(job(), 1), vec![last_try()], 50, "delete d"),
             ("while it is terminating", job(), vec![last_try().deleting()], 50, counted),
-            ("when it has failed of it", job(), vec![last_try().deleting().exited("main", 143)], 50, counted),
+            ("when it has failed because of that", job(), vec![last_try().deleting().exited("main", 143)], 50, counted),
             (
-                "whatever a rule says of its exit code",
+                "whatever rule its exit code matches",
                 ending(replaces, fail_index.clone()),
                 vec![last_try().deleting().exited("main", 143)],
                 50,
                 counted,
             ),
             (
-                "then it is released",
+                "then its finalizer is removed",
                 job().uncounted(&[], &["d"]),
                 vec![last_try().deleting().exited("main", 143)],
                 50,
-                "release d",
+                "untrack d",
             ),
             (
                 "an index that failed by itself is listed",
                 job(),
                 vec![last_try().failed_at(40)],
                 50,
-                "status active=0 succeeded=0 failed=3 given-up=0 uncounted=/d FailureTarget",
+                "status active=0 succeeded=0 failed=3 failed-indexes=0 uncounted=/d FailureTarget",
             ),
         ]);
     }
 }
 
 #[test]
-fn a_pod_tells_how_often_its_index_has_failed() {
+fn a_pod_has_the_number_of_failures_of_its_index() {
     let job = limited(json!({}));
-    let stamp = PodFactory::new(&job.0, None).unwrap();
-    let annotations = |tries| {
-        let pod = stamp.pod(PodSlot { index: Some(1), prior_failures: tries });
+    let factory = PodFactory::new(&job.0, None).unwrap();
+    let annotations = |failures| {
+        let pod = factory.pod(PodSlot { index: Some(1), prior_failures: failures });
         let annotations = pod.metadata.annotations.unwrap();
         [FAILURES_KEY, IGNORED_FAILURES_KEY].map(|key| annotations.get(key).cloned().unwrap_or_default())
     };
@@ -262,8 +262,8 @@ fn an_indexed_job_grows_and_shrinks_with_its_counts() {
     };
     assert_steps(vec![
         ("up", elastic(4), pods(2), 5, "create [2 3]"),
-        ("down: the last ones go, uncounted", elastic(2), pods(4), 5, "drop p2 p3"),
-        ("to zero", elastic(0), pods(2), 5, "drop p0 p1"),
+        ("down: the last ones are deleted, uncounted", elastic(2), pods(4), 5, "delete uncounted p2 p3"),
+        ("to zero", elastic(0), pods(2), 5, "delete uncounted p0 p1"),
         (
             "and then it is complete",
             elastic(0),
@@ -272,43 +272,39 @@ fn an_indexed_job_grows_and_shrinks_with_its_counts() {
             "status active=0 succeeded=0 failed=0 SuccessCriteriaMet+Complete !Completed",
         ),
         (
-            "an index that succeeded and is cut off no longer counts",
+            "an index beyond the completions no longer counts",
             done(2, "0,3"),
             vec![at_index("p1", 1).running()],
             5,
             "status active=1 succeeded=1 failed=0 indexes=0",
         ),
         (
-            "and runs again when it comes back",
+            "and runs again after a scale-up",
             elastic(4).with(|job| (job.status.succeeded, job.status.completed_indexes) = (1, "0".to_owned())),
             vec![at_index("p1", 1).running()],
             5,
             "create [2 3]",
         ),
         (
-            "an end that comes after the cut is nobody's",
+            "the end of a pod beyond the completions does not count",
             active(elastic(1), 1),
             vec![at_index("p0", 0).running(), at_index("p3", 3).succeeded_at(4), at_index("p2", 2).failed_at(4)],
             5,
-            "release p3 p2",
+            "untrack p3 p2",
         ),
     ]);
 }
 
 #[test]
-fn a_batch_of_ended_pods_is_counted_and_let_go_before_new_ones_are_made() {
+fn a_batch_of_ended_pods_is_counted_before_new_ones_are_created() {
     let large = || job(json!({ "completionMode": "Indexed", "completions": 3000, "parallelism": 600 }));
     let ended = |count| (0..count).map(|index| at_index(&format!("p{index}"), index).succeeded_at(4));
     let verb = |seen: &JobSnapshot| step_text(&plain_step(seen)).split(' ').next().unwrap_or_default().to_owned();
-    assert_eq!(
-        verb(&observed(large(), ended(499).collect(), 5)),
-        "create",
-        "less than a batch does not hold up others"
-    );
+    assert_eq!(verb(&observed(large(), ended(499).collect(), 5)), "create", "less than a batch does not delay others");
     let mut seen = observed(large(), ended(500).collect(), 5);
     let step = plain_step(&seen);
     apply_status(&mut seen, step);
-    assert_eq!(verb(&seen), "release");
+    assert_eq!(verb(&seen), "untrack");
     seen.pods = ended(500).map(|pod| pod.without_finalizer().build()).collect();
     assert_eq!(verb(&seen), "create");
 }

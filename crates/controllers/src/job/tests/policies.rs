@@ -1,4 +1,4 @@
-//! Rules of a Job about failures and successes, and what others do to its pods.
+//! Rules of a Job about failures and successes, and disrupted pods.
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ fn a_rule_can_fail_the_job_at_once() {
     let failed = || pod("a").exited("main", 42);
     assert_steps(vec![
         (
-            "said before anything is stopped or let go",
+            "the outcome is written before pods are deleted or finalizers removed",
             fails(),
             vec![failed(), pod("b").running()],
             50,
@@ -37,39 +37,39 @@ fn a_rule_can_fail_the_job_at_once() {
         ),
         ("another code counts as usual", fails(), vec![pod("a").exited("main", 1), pod("b").running()], 50, "create 1"),
         (
-            "the decision outlives the pod and the controller",
+            "the outcome survives the pod and the controller",
             target().with(|job| job.status.failed = 1),
             vec![pod("b").running()],
             50,
-            "stop b",
+            "delete b",
         ),
         (
-            "what was stopped is part of the failure",
+            "deleted pods count as failed",
             target().with(|job| job.status.failed = 1),
             vec![pod("b").running().deleting()],
             50,
             "status active=0 succeeded=0 failed=1 uncounted=/b FailureTarget",
         ),
         (
-            "failed when all is counted",
+            "failed when all are counted",
             target().with(|job| job.status.failed = 2),
             vec![],
             50,
             "status active=0 succeeded=0 failed=2 FailureTarget+Failed !PodFailurePolicy",
         ),
         (
-            "a pod that was let go before does not count any more",
+            "a pod without the finalizer does not count",
             fails().with(|job| job.status.active = 2),
             vec![failed().without_finalizer(), pod("b").running(), pod("c").running()],
             50,
-            "rest",
+            "wait",
         ),
         (
             "a pod that is only being deleted has no exit code yet",
             fails().with(|job| (job.status.active, job.status.terminating) = (1, Some(1))),
             vec![failed().running().deleting(), pod("b").running()],
             50,
-            "rest",
+            "wait",
         ),
     ]);
     let step = plain_step(&observed(fails(), vec![failed()], 50));
@@ -87,15 +87,15 @@ fn a_rule_can_make_a_failure_not_count() {
     let ended = || pod("a").exited("main", 42);
     let running = |job: JobBuilder| job.with(|job| job.status.active = 2);
     assert_steps(vec![
-        ("let go without a record", running(ignores()), pods(ended()), 50, "release a"),
+        ("the finalizer is removed without a record", running(ignores()), pods(ended()), 50, "untrack a"),
         (
             "by a condition too",
             running(ignores()),
             pods(pod("a").exited("main", 1).condition("DisruptionTarget", "True")),
             50,
-            "release a",
+            "untrack a",
         ),
-        ("and forgotten", running(ignores()), pods(ended().without_finalizer()), 50, "rest"),
+        ("and nothing else", running(ignores()), pods(ended().without_finalizer()), 50, "wait"),
         (
             "however many there are",
             running(ignores()),
@@ -107,24 +107,24 @@ fn a_rule_can_make_a_failure_not_count() {
                 pod("c").running(),
             ],
             50,
-            "release a d e",
+            "untrack a d e",
         ),
         (
-            "it is replaced after a pause all the same",
+            "its replacement has a back-off all the same",
             ignores().with(|job| job.status.active = 1),
             vec![ended().without_finalizer(), pod("b").running()],
             5,
-            "rest 6s",
+            "wait 6s",
         ),
         (
             "a Job that fails for another reason does not count it either",
             ignores().condition("FailureTarget", "DeadlineExceeded"),
             vec![ended()],
             50,
-            "release a",
+            "untrack a",
         ),
         (
-            "a rule that says Count counts",
+            "the rule Count",
             running(with_failure_rules(json!([on_code("Count", 42), on_code("Ignore", 42)]))),
             pods(ended()),
             50,
@@ -141,34 +141,34 @@ fn a_rule_can_make_a_failure_not_count() {
 }
 
 #[test]
-fn what_others_take_away_counts_toward_no_limit_unless_the_setting_says_so() {
+fn disrupted_pods_count_toward_no_limit_unless_the_setting_is_on() {
     let plain =
         || job(json!({ "completions": 2, "parallelism": 2, "backoffLimit": 0 })).with(|job| job.status.active = 2);
     let disrupted = |name: &str| pod(name).exited("main", 137).disrupted("EvictionByEvictionAPI");
     let pods = || vec![disrupted("a"), pod("b").running(), pod("c").running()];
     let counting = Config { count_disruptions: true, ..Config::default() };
     let seen = observed(plain(), pods(), 50);
-    assert_eq!(step_text(&plain_step(&seen)), "release a");
+    assert_eq!(step_text(&plain_step(&seen)), "untrack a");
     let counted = "status active=2 succeeded=0 failed=0 uncounted=/a FailureTarget";
     assert_eq!(step_text(&plain_step_with(&seen, &counting)), counted);
     assert_steps(vec![
         ("it is replaced at once", plain(), vec![disrupted("a"), pod("b").running()], 2, "create 1"),
         (
-            "also while it still goes",
+            "also while it is being deleted",
             plain(),
             vec![pod("a").running().deleting().disrupted("PreemptionByScheduler"), pod("b").running()],
             2,
             "create 1",
         ),
         (
-            "a rule of the Job says more than the setting",
+            "a rule of the Job has precedence over the setting",
             with_failure_rules(json!([on_disruption("FailJob")])).with(|job| job.status.active = 2),
             pods(),
             50,
             "status active=2 succeeded=0 failed=0 uncounted=/a FailureTarget",
         ),
         (
-            "a pod that somebody deletes without saying why failed",
+            "a pod that is deleted without a condition has failed",
             plain(),
             vec![pod("a").running().deleting(), pod("b").running(), pod("c").running()],
             50,
@@ -177,16 +177,16 @@ fn what_others_take_away_counts_toward_no_limit_unless_the_setting_says_so() {
     ]);
 }
 
-// A pod that used up its node's memory was evicted by the kubelet, made anew, evicted again, for ever: backoffLimit 0 or not.
+// A pod that exhausted its node's memory was evicted by the kubelet and recreated for ever, whatever the backoffLimit.
 #[test]
-fn what_the_kubelet_ends_by_itself_counts_as_any_other_failure() {
+fn pods_that_the_kubelet_evicts_count_as_failed() {
     let counted = "status active=2 succeeded=0 failed=0 uncounted=/a FailureTarget";
     for (reason, want) in [
-        ("PreemptionByScheduler", "release a"),
-        ("ReleasedByScheduler", "release a"),
-        ("EvictionByEvictionAPI", "release a"),
-        ("DeletionByPodGC", "release a"),
-        ("DeletionByTaintManager", "release a"),
+        ("PreemptionByScheduler", "untrack a"),
+        ("ReleasedByScheduler", "untrack a"),
+        ("EvictionByEvictionAPI", "untrack a"),
+        ("DeletionByPodGC", "untrack a"),
+        ("DeletionByTaintManager", "untrack a"),
         ("TerminationByKubelet", counted),
         ("SomethingOfALaterVersion", counted),
         ("", counted),
@@ -215,7 +215,7 @@ fn a_success_policy_ends_the_job_before_all_indexes_have_succeeded() {
     let with_first = |first: PodBuilder| std::iter::once(first.index(0)).chain(others()).collect::<Vec<_>>();
     assert_steps(vec![
         (
-            "said before anything is stopped",
+            "the outcome is written before pods are deleted",
             plain(),
             with_first(pod("p0").succeeded_at(1)),
             5,
@@ -234,11 +234,11 @@ fn a_success_policy_ends_the_job_before_all_indexes_have_succeeded() {
             "status active=3 succeeded=1 failed=0 indexes=3",
         ),
         (
-            "the others are stopped",
+            "the others are deleted",
             met().with(|job| (job.status.succeeded, job.status.completed_indexes) = (1, "0".to_owned())),
             others().into(),
             5,
-            "stop p1 p2 p3",
+            "delete p1 p2 p3",
         ),
         (
             "it completes when they are gone, with the indexes that succeeded",
@@ -255,7 +255,7 @@ fn a_success_policy_ends_the_job_before_all_indexes_have_succeeded() {
             }),
             vec![pod("p1").index(1).running().deleting().without_finalizer()],
             5,
-            "rest",
+            "wait",
         ),
         (
             "too many failures come first",
@@ -265,11 +265,11 @@ fn a_success_policy_ends_the_job_before_all_indexes_have_succeeded() {
             "status active=0 succeeded=1 failed=0 indexes=0 uncounted=/p2 FailureTarget",
         ),
         (
-            "so do indexes that are given up",
+            "so do failed indexes",
             leader(json!({ "backoffLimitPerIndex": 0, "maxFailedIndexes": 0 })),
             vec![pod("p0").index(0).succeeded_at(1), pod("p2").index(2).failed_at(1)],
             5,
-            "status active=0 succeeded=1 failed=0 indexes=0 given-up=2 uncounted=/p2 FailureTarget",
+            "status active=0 succeeded=1 failed=0 indexes=0 failed-indexes=2 uncounted=/p2 FailureTarget",
         ),
         (
             "once met it stays met",
@@ -281,14 +281,14 @@ fn a_success_policy_ends_the_job_before_all_indexes_have_succeeded() {
     ]);
     let step = plain_step(&observed(plain(), with_first(pod("p0").succeeded_at(1)), 5));
     let NextStep::WriteStatus(status, _) = step else { panic!("a status") };
-    let said = (status.conditions[0].reason.as_str(), status.conditions[0].message.as_str());
-    assert_eq!(said, ("SuccessPolicy", "Matched rules at index 0"));
+    let condition = (status.conditions[0].reason.as_str(), status.conditions[0].message.as_str());
+    assert_eq!(condition, ("SuccessPolicy", "Matched rules at index 0"));
 }
 
-// Pods that a success policy made superfluous were counted in `status.failed`.
+// Pods that were deleted because the success policy was met were counted in `status.failed`.
 // Shows: U-TestSyncJobWithJobSuccessPolicy
 #[test]
-fn what_is_stopped_because_the_job_succeeded_is_released_and_counted_nowhere() {
+fn pods_deleted_because_the_job_succeeded_are_not_counted() {
     let met = |replaces: &str| {
         let spec = json!({
             "completionMode": "Indexed", "completions": 3, "parallelism": 3, "podReplacementPolicy": replaces,
@@ -303,8 +303,14 @@ fn what_is_stopped_because_the_job_succeeded_is_released_and_counted_nowhere() {
     let stopped = || pod("p1").index(1).running().deleting();
     for replaces in ["TerminatingOrFailed", "Failed"] {
         assert_steps(vec![
-            ("while it is terminating", met(replaces), vec![stopped()], 5, "release p1"),
-            ("when it has failed of it", still(met(replaces)), vec![stopped().exited("main", 143)], 5, "release p1"),
+            ("while it is terminating", met(replaces), vec![stopped()], 5, "untrack p1"),
+            (
+                "when it has failed because of that",
+                still(met(replaces)),
+                vec![stopped().exited("main", 143)],
+                5,
+                "untrack p1",
+            ),
             (
                 "its end is a success if it has one",
                 still(met(replaces)),
@@ -317,10 +323,10 @@ fn what_is_stopped_because_the_job_succeeded_is_released_and_counted_nowhere() {
                 met(replaces).uncounted(&[], &["p1"]),
                 vec![stopped()],
                 5,
-                "release p1",
+                "untrack p1",
             ),
             (
-                "a failure that nobody asked for is counted",
+                "a failure by itself is counted",
                 still(met(replaces)),
                 vec![pod("p1").index(1).failed_at(4)],
                 5,

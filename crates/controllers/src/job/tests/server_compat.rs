@@ -9,7 +9,7 @@ fn unserved(spec: Value) -> JobSnapshot {
     JobSnapshot { serves_groups: false, ..observed(job(spec), vec![], 1) }
 }
 
-/// The steps from here on, each status written as decided, until one that is no status.
+/// The next steps, with each status applied, up to the first that is no status.
 fn steps(mut observed: JobSnapshot, gates: &Gates) -> String {
     let mut texts = Vec::new();
     loop {
@@ -24,15 +24,15 @@ fn steps(mut observed: JobSnapshot, gates: &Gates) -> String {
 
 // Shows: S000-89
 #[test]
-fn without_the_kinds_jobs_that_ask_for_a_group_wait_and_say_so() {
+fn without_the_kinds_jobs_that_request_a_group_wait_and_report_it() {
     let gang = json!({"parallelism": 2, "completions": 2, "scheduling": {"schedulingPolicy": {"gang": {}}}});
     let plain = json!({"parallelism": 2, "completions": 2});
     let indexed = json!({"parallelism": 2, "completions": 2, "completionMode": "Indexed"});
     let (explicit, auto) = (Gates::default(), Gates::default().with_auto_gang(AutoGang::Indexed));
-    let waits = "status active=0 succeeded=0 failed=0 SchedulingBlocked !WorkloadsNotServed; rest";
+    let waits = "status active=0 succeeded=0 failed=0 SchedulingBlocked !WorkloadsNotServed; wait";
     for (case, spec, gates, want) in [
         ("a gang waits", &gang, &explicit, waits),
-        ("one that asks for nothing has plain pods", &plain, &explicit, "create 2"),
+        ("a Job without spec.scheduling has plain pods", &plain, &explicit, "create 2"),
         ("a gang by setting waits", &indexed, &auto, waits),
         ("no gang by that setting", &plain, &auto, "create 2"),
     ] {
@@ -42,11 +42,11 @@ fn without_the_kinds_jobs_that_ask_for_a_group_wait_and_say_so() {
 
 // Shows: S000-89
 #[test]
-fn a_job_that_waited_goes_on_when_the_kinds_are_there() {
+fn a_job_that_waited_continues_when_the_kinds_are_served() {
     let gang = json!({"parallelism": 2, "completions": 2, "scheduling": {"schedulingPolicy": {"gang": {}}}});
     let mut seen = unserved(gang);
     let NextStep::WriteStatus(status, _) = next_step(&seen, &Gates::default(), &Config::default()).unwrap() else {
-        panic!("it is said first")
+        panic!("a status first")
     };
     let mut waiting = (*seen.job).clone();
     waiting.status = *status;
@@ -55,22 +55,22 @@ fn a_job_that_waited_goes_on_when_the_kinds_are_there() {
     assert!(steps(seen, &Gates::default()).starts_with("create workload"));
 }
 
-// Beside DeadlineExceeded stood that the Job waited for nothing.
+// Beside DeadlineExceeded a condition reported that the Job was not blocked.
 #[test]
-fn a_job_that_waited_until_its_deadline_still_says_what_for() {
+fn a_job_that_waited_until_its_deadline_still_reports_what_for() {
     let gang = json!({
         "parallelism": 2, "completions": 2, "activeDeadlineSeconds": 30, "scheduling": {"schedulingPolicy": {"gang": {}}},
     });
     let mut seen = unserved(gang);
-    let said = next_step(&seen, &Gates::default(), &Config::default()).unwrap();
-    apply_status(&mut seen, said);
+    let step = next_step(&seen, &Gates::default(), &Config::default()).unwrap();
+    apply_status(&mut seen, step);
     seen.now = at(30);
-    let want = "status active=0 succeeded=0 failed=0 SchedulingBlocked+FailureTarget+Failed !DeadlineExceeded; rest";
+    let want = "status active=0 succeeded=0 failed=0 SchedulingBlocked+FailureTarget+Failed !DeadlineExceeded; wait";
     assert_eq!(steps(seen, &Gates::default()), want);
 }
 
 #[test]
-fn a_dropped_topology_is_said_before_the_first_pod_is_made() {
+fn a_dropped_topology_is_reported_before_the_first_pod_is_created() {
     let scheduling = json!({
         "schedulingPolicy": {"gang": {}}, "schedulingConstraints": {"topology": [{"key": "rack"}]},
     });
@@ -81,13 +81,13 @@ fn a_dropped_topology_is_said_before_the_first_pod_is_made() {
     };
     let mut document = serde_json::to_value(&workload).unwrap();
     document["metadata"]["uid"] = json!("workload-uid");
-    // As a server keeps it whose gate is off.
+    // As stored by a server whose gate is off.
     document["spec"]["podGroupTemplates"][0].as_object_mut().unwrap().remove("schedulingConstraints");
     seen.workloads = vec![Arc::new(WorkloadView::decode(document.to_string().as_bytes()).unwrap())];
     let NextStep::CreatePodGroup(group) = next_step(&seen, &gates, &Config::default()).unwrap() else {
         panic!("a group")
     };
-    assert!(group.spec.scheduling_constraints.is_none(), "what the server dropped stays dropped");
+    assert!(group.spec.scheduling_constraints.is_none(), "a dropped field stays dropped");
     let name = group.metadata.name.clone().unwrap();
     let document = serde_json::to_value(&group).unwrap().to_string();
     seen.pod_groups = vec![Arc::new(PodGroupView::decode(document.as_bytes()).unwrap())];

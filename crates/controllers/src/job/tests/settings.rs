@@ -1,9 +1,9 @@
-//! What may be chosen: who gets objects, which Workload is joined, what suspension leaves.
+//! Settings: which Jobs get objects, which Workload is joined, what suspension deletes.
 
 use api::gates::{AutoGang, Gate};
 use api::views::{NamespaceView, PodGroupView, WorkloadRefView, WorkloadView};
 
-use super::groups::{child, gang, step, stored_group, stored_workload, user_made, user_workload, with_objects};
+use super::groups::{child, gang, step, stored_group, stored_workload, user_object, user_workload, with_objects};
 use super::*;
 use crate::job::scheduling::{ManagementMode, TEMPLATE_ANNOTATION, management_mode};
 use crate::job::settings::{GROUPS_LABEL, GroupsLabel};
@@ -30,18 +30,18 @@ fn objects_follow_the_job_then_its_namespace_then_the_settings() {
     let (enabled, disabled) = (Some(GroupsLabel::Enabled), Some(GroupsLabel::Disabled));
     for (case, job, namespace, gates, config, want) in [
         ("by default every Job", plain(), None, &explicit, &basic, objects),
-        ("not where plain Jobs get none", plain(), None, &explicit, &none, "create 4"),
+        ("not if plain Jobs get none", plain(), None, &explicit, &none, "create 4"),
         ("but a gang does", gang(None), None, &explicit, &none, objects),
         ("and a gang by setting", indexed(), None, &auto, &none, objects),
-        ("by that setting alone no other", plain(), None, &auto, &basic, "create 4"),
+        ("other Jobs get none by that setting", plain(), None, &auto, &basic, "create 4"),
         ("a namespace opts in", plain(), enabled, &explicit, &none, objects),
         ("a namespace opts out", plain(), disabled, &explicit, &basic, "create 4"),
-        ("also of gangs by setting", indexed(), disabled, &auto, &basic, "create ["),
-        ("but not for a Job that asks", gang(None), disabled, &explicit, &basic, objects),
+        ("also for gangs by setting", indexed(), disabled, &auto, &basic, "create ["),
+        ("but not for a Job with spec.scheduling", gang(None), disabled, &explicit, &basic, objects),
         ("a Job opts in", labelled(plain(), "enabled"), disabled, &explicit, &none, objects),
         ("a Job opts out", labelled(plain(), "disabled"), enabled, &explicit, &basic, "create 4"),
         ("of everything", labelled(gang(None), "disabled"), None, &explicit, &basic, "create 4"),
-        ("another word says nothing", labelled(plain(), "maybe"), None, &explicit, &basic, objects),
+        ("another value is ignored", labelled(plain(), "maybe"), None, &explicit, &basic, objects),
     ] {
         let seen = JobSnapshot { namespace_label: namespace, ..observed(job, vec![], 1) };
         let step = step_text(&next_step(&seen, gates, config).unwrap());
@@ -50,18 +50,18 @@ fn objects_follow_the_job_then_its_namespace_then_the_settings() {
 }
 
 #[test]
-fn a_namespace_says_it_with_the_same_label() {
-    let says = |value: &str| {
+fn a_namespace_has_the_same_label() {
+    let label = |value: &str| {
         let document = json!({ "metadata": { "name": "ns", "labels": { "phalanx.dev/groups": value } } });
-        GroupsLabel::of(&user_made::<NamespaceView>(document).metadata)
+        GroupsLabel::of(&user_object::<NamespaceView>(document).metadata)
     };
-    let said = (says("enabled"), says("disabled"), says("on"));
-    assert_eq!(said, (Some(GroupsLabel::Enabled), Some(GroupsLabel::Disabled), None));
+    let labels = (label("enabled"), label("disabled"), label("on"));
+    assert_eq!(labels, (Some(GroupsLabel::Enabled), Some(GroupsLabel::Disabled), None));
 }
 
 // Shows: S004-22
 #[test]
-fn whose_jobs_are_children_is_a_setting() {
+fn the_kinds_of_parents_are_a_setting() {
     let owned_by = |kind: &str| {
         let owner = OwnerRef {
             api_version: if kind == "CronJob" { "batch/v1" } else { "example.com/v1" }.to_owned(),
@@ -90,21 +90,21 @@ fn whose_jobs_are_children_is_a_setting() {
 // Shows: S000-34
 // Shows: S000-42
 #[test]
-fn a_job_with_pods_uses_what_it_finds_and_creates_nothing() {
+fn a_job_with_pods_uses_existing_objects_and_creates_none() {
     let basic = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
     let mut seen = observed(gang(None), vec![pod("a").running()], 1);
     seen.workloads = vec![user_workload("mine", basic)];
-    assert_eq!(step_text(&step(&seen)), "create 3", "the Workload has no group, and pods are there");
-    seen.pod_groups = vec![user_made(json!({
+    assert_eq!(step_text(&step(&seen)), "create 3", "the Workload has no group, and the Job has pods");
+    seen.pod_groups = vec![user_object(json!({
         "metadata": { "name": "my-group", "namespace": "ns", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z" },
         "spec": { "workloadRef": { "workloadName": "mine", "templateName": "t" }, "schedulingPolicy": { "basic": {} } },
     }))];
-    assert_eq!(step_text(&step(&seen)), "create 3 in my-group", "a Basic group of the user's wins over the gang");
+    assert_eq!(step_text(&step(&seen)), "create 3 in my-group", "a user's Basic group has precedence over the gang");
 }
 
 // Shows: S000-47
 #[test]
-fn objects_are_found_whatever_they_are_called() {
+fn objects_are_found_under_any_name() {
     let mut seen = with_objects(gang(None));
     let (mut workload, mut group) = ((*seen.workloads[0]).clone(), (*seen.pod_groups[0]).clone());
     (workload.metadata.name, group.metadata.name) = ("x".to_owned(), "y".to_owned());
@@ -114,51 +114,53 @@ fn objects_are_found_whatever_they_are_called() {
 
 // Shows: S000-39
 #[test]
-fn several_groups_are_said_and_pods_are_plain() {
+fn several_groups_are_reported_and_pods_are_plain() {
     let group = |name: &str| {
         let origin = json!({ "workloadName": "mine", "templateName": "t" });
         let spec = json!({ "workloadRef": origin, "schedulingPolicy": { "basic": {} } });
-        user_made::<PodGroupView>(json!({ "metadata": { "name": name, "namespace": "ns", "uid": name }, "spec": spec }))
+        user_object::<PodGroupView>(
+            json!({ "metadata": { "name": name, "namespace": "ns", "uid": name }, "spec": spec }),
+        )
     };
     let mut seen = observed(gang(None), vec![], 1);
     seen.workloads = vec![user_workload("mine", json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]))];
     seen.pod_groups = vec![group("a"), group("b")];
-    let said = step(&seen);
-    assert!(step_text(&said).ends_with("SchedulingFallback !AmbiguousPodGroup"), "{}", step_text(&said));
-    apply_status(&mut seen, said);
+    let write = step(&seen);
+    assert!(step_text(&write).ends_with("SchedulingFallback !AmbiguousPodGroup"), "{}", step_text(&write));
+    apply_status(&mut seen, write);
     assert_eq!(step_text(&step(&seen)), "create 4");
 }
 
-// The user's Workload was there before the Job, but the cache showed it only after ours was made.
+// The user's Workload existed before the Job, but the cache showed it only after ours was created.
 // Shows: S000-37
 #[test]
-fn what_was_made_before_the_users_objects_were_seen_makes_way_for_them() {
+fn our_objects_are_deleted_when_the_users_objects_are_seen_late() {
     let users = || user_workload("mine", json!([{ "name": "t", "schedulingPolicy": { "gang": { "minCount": 2 } } }]));
-    let made = with_objects(gang(None));
-    let (workload, group) = (made.workloads[0].metadata.name.clone(), made.pod_groups[0].metadata.name.clone());
+    let created = with_objects(gang(None));
+    let (workload, group) = (created.workloads[0].metadata.name.clone(), created.pod_groups[0].metadata.name.clone());
 
-    let mut seen = made.clone();
+    let mut seen = created.clone();
     seen.workloads.push(users());
-    assert_eq!(step_text(&step(&seen)), format!("remove {group}"), "first what hangs on it");
+    assert_eq!(step_text(&step(&seen)), format!("delete {group}"), "its group first");
     seen.pod_groups.clear();
-    assert_eq!(step_text(&step(&seen)), format!("remove {workload}"));
+    assert_eq!(step_text(&step(&seen)), format!("delete {workload}"));
     seen.workloads.remove(0);
     let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group of the user's Workload") };
     assert_eq!(group.spec.scheduling_policy.gang.as_ref().unwrap().min_count, 2);
 
-    // The same one step later: the user's group shows when ours is made already.
+    // The same one step later: the cache shows the user's group after ours was created.
     let ours = group.metadata.name.clone().unwrap();
-    let users_group = user_made(json!({
+    let users_group = user_object(json!({
         "metadata": { "name": "my-group", "namespace": "ns", "uid": "u" },
         "spec": { "workloadRef": { "workloadName": "mine", "templateName": "t" }, "schedulingPolicy": { "basic": {} } },
     }));
     seen.pod_groups = vec![stored_group(&group), users_group];
-    assert_eq!(step_text(&step(&seen)), format!("remove {ours}"));
+    assert_eq!(step_text(&step(&seen)), format!("delete {ours}"));
     seen.pod_groups.remove(0);
     assert_eq!(step_text(&step(&seen)), "create 4 in my-group");
 
-    // Once there are pods nothing is taken away, and two are one too many.
-    let mut seen = made;
+    // With pods nothing is deleted, and two Workloads are ambiguous.
+    let mut seen = created;
     seen.workloads.push(users());
     seen.pods = vec![pod("a").running().build()];
     assert!(step_text(&step(&seen)).ends_with("!AmbiguousWorkload"), "{}", step_text(&step(&seen)));
@@ -166,7 +168,7 @@ fn what_was_made_before_the_users_objects_were_seen_makes_way_for_them() {
 
 // Shows: S000-76
 #[test]
-fn a_suspended_job_loses_its_objects_where_the_setting_says_so() {
+fn a_suspended_job_loses_its_objects_if_the_setting_is_delete() {
     let config = Config { on_suspend: OnSuspend::Delete, ..Config::default() };
     let step = |seen: &JobSnapshot| next_step(seen, &Gates::default(), &config).unwrap();
     let suspended = |seen: &JobSnapshot, on: bool| {
@@ -178,32 +180,36 @@ fn a_suspended_job_loses_its_objects_where_the_setting_says_so() {
     let (workload, group) = (seen.workloads[0].metadata.name.clone(), seen.pod_groups[0].metadata.name.clone());
     seen.pods = vec![pod("a").succeeded_at(1).without_finalizer().build(), pod("b").running().build()];
     seen = suspended(&seen, true);
-    assert_eq!(step_text(&step(&seen)), "drop b");
+    assert_eq!(step_text(&step(&seen)), "delete uncounted b");
     seen.pods[1] = pod("b").running().without_finalizer().deleting().build();
-    let said = step(&seen);
-    assert!(step_text(&said).starts_with("status "), "while a pod still ends nothing goes: {}", step_text(&said));
-    apply_status(&mut seen, said);
-    assert_eq!(step_text(&step(&seen)), "rest");
+    let write = step(&seen);
+    assert!(
+        step_text(&write).starts_with("status "),
+        "nothing is deleted while a pod is ending: {}",
+        step_text(&write)
+    );
+    apply_status(&mut seen, write);
+    assert_eq!(step_text(&step(&seen)), "wait");
     seen.pods.pop();
-    assert_eq!(step_text(&step(&seen)), format!("remove {group}"));
+    assert_eq!(step_text(&step(&seen)), format!("delete {group}"));
     seen.pod_groups.clear();
-    assert_eq!(step_text(&step(&seen)), format!("remove {workload}"));
+    assert_eq!(step_text(&step(&seen)), format!("delete {workload}"));
     seen.workloads.clear();
-    let said = step(&seen);
-    apply_status(&mut seen, said);
-    assert_eq!(step_text(&step(&seen)), "rest", "and nothing is made while it is suspended");
+    let write = step(&seen);
+    apply_status(&mut seen, write);
+    assert_eq!(step_text(&step(&seen)), "wait", "nothing is created while it is suspended");
 
     let mut seen = suspended(&seen, false);
-    let NextStep::CreateWorkload(made) = step(&seen) else { panic!("objects again, although a pod has ended") };
-    seen.workloads = vec![stored_workload(&made)];
-    let NextStep::CreatePodGroup(made) = step(&seen) else { panic!("a group again") };
-    seen.pod_groups = vec![stored_group(&made)];
+    let NextStep::CreateWorkload(created) = step(&seen) else { panic!("objects again, although a pod has ended") };
+    seen.workloads = vec![stored_workload(&created)];
+    let NextStep::CreatePodGroup(created) = step(&seen) else { panic!("a group again") };
+    seen.pod_groups = vec![stored_group(&created)];
     assert_eq!(step_text(&step(&seen)), format!("create 3 in {group}"));
 }
 
 // Shows: S000-32
 #[test]
-fn suspension_takes_away_nothing_that_others_made() {
+fn suspension_deletes_no_objects_of_users() {
     let config = Config { on_suspend: OnSuspend::Delete, ..Config::default() };
     let mut seen = observed(gang(None).with(|job| job.spec.suspend = Some(true)), vec![], 1);
     seen.workloads = vec![user_workload("mine", json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]))];
@@ -234,26 +240,26 @@ fn jobs_that_name_one_workload_join_one_group() {
     let NextStep::CreatePodGroup(same) = step(&JobSnapshot { workloads: vec![named], ..other }) else {
         panic!("a group")
     };
-    assert_eq!(same.metadata.name, group.metadata.name, "whichever Job comes first makes the one group");
+    assert_eq!(same.metadata.name, group.metadata.name, "the first Job creates the one group");
 
     seen.pod_groups = vec![stored_group(&group)];
     let joined = format!("create 4 in {}", group.metadata.name.as_ref().unwrap());
     assert_eq!(step_text(&step(&seen)), joined);
-    let users = user_made(json!({
+    let users = user_object(json!({
         "metadata": { "name": "my-group", "namespace": "ns", "uid": "u" },
         "spec": { "workloadRef": { "workloadName": "shared", "templateName": "t" }, "schedulingPolicy": { "basic": {} } },
     }));
     seen.pod_groups.push(users);
-    assert_eq!(step_text(&step(&seen)), "create 4 in my-group", "a user's group counts more than one made here");
+    assert_eq!(step_text(&step(&seen)), "create 4 in my-group", "a user's group has precedence over one of ours");
 }
 
 // Shows: S001-11
 #[test]
-fn a_workload_that_cannot_be_resolved_is_waited_for_and_said() {
+fn a_job_waits_for_a_workload_that_cannot_be_resolved_and_reports_it() {
     let two = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }, { "name": "u", "schedulingPolicy": { "basic": {} } }]);
     let group = |name: &str| {
         let origin = json!({ "workloadName": "shared", "templateName": "t" });
-        user_made::<PodGroupView>(
+        user_object::<PodGroupView>(
             json!({ "metadata": { "name": name, "uid": name }, "spec": { "workloadRef": origin } }),
         )
     };
@@ -265,21 +271,21 @@ fn a_workload_that_cannot_be_resolved_is_waited_for_and_said() {
     ] {
         let mut seen = observed(naming(gang(None), "shared"), vec![], 1);
         (seen.workloads, seen.pod_groups) = (workloads, groups);
-        let said = next_step(&seen, &with_gate(), &Config::default()).unwrap();
-        assert!(step_text(&said).ends_with(&format!("SchedulingBlocked !{reason}")), "{}", step_text(&said));
-        apply_status(&mut seen, said);
-        let rest = next_step(&seen, &with_gate(), &Config::default()).unwrap();
-        assert_eq!(step_text(&rest), "rest", "{reason}: no plain pods meanwhile");
+        let write = next_step(&seen, &with_gate(), &Config::default()).unwrap();
+        assert!(step_text(&write).ends_with(&format!("SchedulingBlocked !{reason}")), "{}", step_text(&write));
+        apply_status(&mut seen, write);
+        let waiting = next_step(&seen, &with_gate(), &Config::default()).unwrap();
+        assert_eq!(step_text(&waiting), "wait", "{reason}: no plain pods meanwhile");
         (seen.workloads, seen.pod_groups) = (one.clone(), vec![group("a")]);
-        let goes_on = next_step(&seen, &with_gate(), &Config::default()).unwrap();
-        assert_eq!(step_text(&goes_on), "create 4 in a", "{reason}: what was waited for came");
+        let resolved = next_step(&seen, &with_gate(), &Config::default()).unwrap();
+        assert_eq!(step_text(&resolved), "create 4 in a", "{reason}: it is resolved");
     }
 }
 
-// Another Workload of the same name was joined without a word.
+// Another Workload of the same name was joined without a report.
 // Shows: S001-10
 #[test]
-fn a_reference_with_the_uid_of_another_workload_is_waited_for_and_said() {
+fn a_job_with_the_uid_of_another_workload_waits_and_reports_it() {
     let templates = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
     let with_uid = |uid: &str| {
         let named = WorkloadRefView { name: "shared".to_owned(), uid: uid.to_owned() };
@@ -290,26 +296,26 @@ fn a_reference_with_the_uid_of_another_workload_is_waited_for_and_said() {
     };
     assert!(step_text(&with_uid("shared")).starts_with("create group"), "{}", step_text(&with_uid("shared")));
     let NextStep::WriteStatus(status, _) = with_uid("other") else { panic!("a status") };
-    let said = &status.conditions[0];
-    assert_eq!((said.kind.as_str(), said.reason.as_str()), ("SchedulingBlocked", "WorkloadNotFound"));
+    let condition = &status.conditions[0];
+    assert_eq!((condition.kind.as_str(), condition.reason.as_str()), ("SchedulingBlocked", "WorkloadNotFound"));
     assert_eq!(
-        said.message,
-        "spec.workloadRef: there is no Workload shared with uid other; the one of that name has uid shared: make the Job \
-         anew with that uid, or without one"
+        condition.message,
+        "spec.workloadRef: there is no Workload shared with uid other; the one of that name has uid shared: recreate the \
+         Job with that uid, or without one"
     );
 }
 
 // Shows: S001-17
 // Shows: S001-18
 #[test]
-fn without_the_gate_or_the_field_a_job_is_as_ever() {
-    let as_ever = step_text(&step(&observed(gang(None), vec![], 1)));
-    assert_eq!(step_text(&step(&observed(naming(gang(None), "shared"), vec![], 1))), as_ever, "the gate is off");
+fn without_the_gate_or_the_field_nothing_changes() {
+    let unchanged = step_text(&step(&observed(gang(None), vec![], 1)));
+    assert_eq!(step_text(&step(&observed(naming(gang(None), "shared"), vec![], 1))), unchanged, "the gate is off");
     let seen = observed(gang(None), vec![], 1);
     assert_eq!(
         step_text(&next_step(&seen, &with_gate(), &Config::default()).unwrap()),
-        as_ever,
-        "the field is not there"
+        unchanged,
+        "the field is not set"
     );
     let child = child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]);
     let waits = step_text(&step(&observed(child, vec![], 1)));
@@ -317,12 +323,12 @@ fn without_the_gate_or_the_field_a_job_is_as_ever() {
 }
 
 #[test]
-fn a_job_says_what_its_group_waits_for_until_it_is_placed() {
+fn a_job_reports_what_its_group_waits_for_until_it_is_placed() {
     let mut seen = with_objects(gang(None));
     seen.pods = ["a", "b", "c", "d"].map(|name| pod(name).build()).to_vec();
-    let said = step(&seen);
-    apply_status(&mut seen, said);
-    assert_eq!(step_text(&step(&seen)), "rest");
+    let write = step(&seen);
+    apply_status(&mut seen, write);
+    assert_eq!(step_text(&step(&seen)), "wait");
     let scheduled = |seen: &mut JobSnapshot, status: &str, reason: &str, message: &str| {
         let mut group = (*seen.pod_groups[0]).clone();
         group.status.conditions = vec![Condition {
@@ -344,11 +350,11 @@ fn a_job_says_what_its_group_waits_for_until_it_is_placed() {
         scheduled(&mut seen, "True", "Scheduled", "");
         step_text(&step(&seen))
     };
-    assert_eq!(placed_at_once, "rest", "a group that is placed at once costs no write");
+    assert_eq!(placed_at_once, "wait", "a group that is placed at once needs no write");
 
     scheduled(&mut seen, "False", "Unschedulable", "3 of 4 pods fit");
-    let said = step(&seen);
-    apply_status(&mut seen, said);
+    let write = step(&seen);
+    apply_status(&mut seen, write);
     assert_eq!(on_job(&seen), Some(format!("False Unschedulable PodGroup {name}: 3 of 4 pods fit")));
     let since = |seen: &JobSnapshot| {
         let found = seen.job.status.conditions.iter().find(|condition| condition.kind == "PodGroupScheduled");
@@ -357,10 +363,10 @@ fn a_job_says_what_its_group_waits_for_until_it_is_placed() {
     assert_eq!(since(&seen), Some(at(1)));
     seen.now = at(5);
     scheduled(&mut seen, "False", "Unschedulable", "2 of 4 pods fit");
-    let said = step(&seen);
-    apply_status(&mut seen, said);
+    let write = step(&seen);
+    apply_status(&mut seen, write);
     assert_eq!(on_job(&seen), Some(format!("False Unschedulable PodGroup {name}: 2 of 4 pods fit")));
-    assert_eq!(since(&seen), Some(at(1)), "other words for the same are no transition");
+    assert_eq!(since(&seen), Some(at(1)), "another message is no transition");
     let mut stopped = seen.clone();
     stopped.job = Arc::new(
         gang(None)
@@ -371,21 +377,21 @@ fn a_job_says_what_its_group_waits_for_until_it_is_placed() {
             .0,
     );
     stopped.pods.clear();
-    let said = step(&stopped);
-    apply_status(&mut stopped, said);
-    assert_eq!(on_job(&stopped), None, "a suspended Job waits for nothing");
+    let write = step(&stopped);
+    apply_status(&mut stopped, write);
+    assert_eq!(on_job(&stopped), None, "a suspended Job does not wait");
     let mut late = seen.clone();
     let mut job = (*seen.job).clone();
     job.spec.active_deadline_seconds = Some(0);
     late.job = Arc::new(job);
-    let said = step(&late);
-    assert!(step_text(&said).ends_with("FailureTarget"), "{}", step_text(&said));
-    apply_status(&mut late, said);
-    assert_eq!(on_job(&late), on_job(&seen), "one that waited until its deadline says what it waited for");
+    let write = step(&late);
+    assert!(step_text(&write).ends_with("FailureTarget"), "{}", step_text(&write));
+    apply_status(&mut late, write);
+    assert_eq!(on_job(&late), on_job(&seen), "one that waited until its deadline still reports it");
 
     scheduled(&mut seen, "True", "Scheduled", "");
-    let said = step(&seen);
-    apply_status(&mut seen, said);
+    let write = step(&seen);
+    apply_status(&mut seen, write);
     assert_eq!(on_job(&seen), Some(format!("True Scheduled PodGroup {name} is placed")));
     assert_eq!(since(&seen), Some(at(5)));
 }

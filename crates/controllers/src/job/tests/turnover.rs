@@ -1,11 +1,11 @@
-//! A Job whose pods end between any two steps: they are let go and counted before its end.
+//! A Job whose pods end between any two steps: they lose their finalizer and are counted before its end.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::job::job_params::{has_tracking_finalizer, is_active, is_finished};
 
-/// What became of a Job of which some pods end after each step of the controller.
+/// Statistics of a Job of which some pods end after each step of the controller.
 #[derive(Debug, Default)]
 struct TurnoverStats {
     status_writes: usize,
@@ -15,24 +15,24 @@ struct TurnoverStats {
 
 fn run_turnover(mut job: JobView, ends_per_step: usize) -> TurnoverStats {
     let mut pods: BTreeMap<String, Arc<PodView>> = BTreeMap::new();
-    let (mut course, mut made, mut succeeded) = (TurnoverStats::default(), 0, 0);
+    let (mut stats, mut created, mut succeeded) = (TurnoverStats::default(), 0, 0);
     while !is_finished(&job) {
         let seen =
             JobSnapshot { pods: pods.values().cloned().collect(), ..observed(JobBuilder(job.clone()), vec![], 1) };
         match plain_step(&seen) {
             NextStep::CreatePods(slots, _) => slots.iter().for_each(|slot| {
-                made += 1;
-                let new = pod(&format!("p{made:05}")).running();
+                created += 1;
+                let new = pod(&format!("p{created:05}")).running();
                 let new = slot.index.into_iter().fold(new, PodBuilder::index);
                 pods.insert(new.0.metadata.name.clone(), new.build());
             }),
-            // Those that are let go stand apart from then on.
-            NextStep::RemoveFinalizers(free) => free.iter().for_each(|pod| _ = pods.remove(&pod.metadata.name)),
+            // Pods without the finalizer are counted pods from then on.
+            NextStep::RemoveFinalizers(counted) => counted.iter().for_each(|pod| _ = pods.remove(&pod.metadata.name)),
             NextStep::WriteStatus(status, _) => {
                 job.status = *status;
-                course.status_writes += 1;
+                stats.status_writes += 1;
             }
-            other => panic!("{}: {course:?}", step_text(&other)),
+            other => panic!("{}: {stats:?}", step_text(&other)),
         }
         let active = pods.values().filter(|pod| is_active(pod)).take(ends_per_step).cloned().collect::<Vec<_>>();
         succeeded += active.len() as i32;
@@ -40,43 +40,43 @@ fn run_turnover(mut job: JobView, ends_per_step: usize) -> TurnoverStats {
             let ended = PodBuilder((*pod).clone()).succeeded_at(1);
             pods.insert(pod.metadata.name.clone(), ended.build());
         }
-        course.max_with_finalizer = course
+        stats.max_with_finalizer = stats
             .max_with_finalizer
             .max(pods.values().filter(|pod| has_tracking_finalizer(pod) && !is_active(pod)).count());
-        course.max_lag = course.max_lag.max(succeeded - job.status.succeeded);
+        stats.max_lag = stats.max_lag.max(succeeded - job.status.succeeded);
     }
-    course
+    stats
 }
 
-// What was let go waited for a moment in which the status was as it should be. That came at the end, or never: a Job of
-// 100,000 held all its pods.
+// Finalizers were removed only when the status was up to date. That was at the end or never: in a Job of 100,000 all pods
+// kept their finalizer.
 #[test]
-fn pods_that_come_and_go_all_the_time_are_let_go_and_counted() {
+fn pods_that_end_all_the_time_lose_their_finalizer_and_are_counted() {
     for mode in ["NonIndexed", "Indexed"] {
         for ends_per_step in [1, 7, 50] {
             let spec = json!({ "completions": 3_000, "parallelism": 50, "completionMode": mode });
-            let course = run_turnover(job(spec).0, ends_per_step);
-            let case = format!("{mode}, {ends_per_step} ends after each step: {course:?}");
-            assert!(course.max_with_finalizer <= 550, "{case}");
-            assert!(course.max_lag <= 1_100, "{case}");
-            assert!(course.status_writes <= 40, "{case}");
+            let stats = run_turnover(job(spec).0, ends_per_step);
+            let case = format!("{mode}, {ends_per_step} ends after each step: {stats:?}");
+            assert!(stats.max_with_finalizer <= 550, "{case}");
+            assert!(stats.max_lag <= 1_100, "{case}");
+            assert!(stats.status_writes <= 40, "{case}");
         }
     }
 }
 
 #[test]
-fn a_pod_that_cannot_be_let_go_does_not_keep_the_others_from_being_counted() {
+fn a_pod_that_keeps_its_finalizer_does_not_stop_the_counting_of_others() {
     let job = job(json!({ "completions": 9, "parallelism": 1 })).uncounted(&["stuck"], &[]);
     let pods = vec![pod("stuck").succeeded_at(1), pod("next").succeeded_at(2), pod("last").running()];
     let mut seen = observed(job, pods, 3);
-    assert_eq!(step_text(&plain_step(&seen)), "release stuck");
+    assert_eq!(step_text(&plain_step(&seen)), "untrack stuck");
     seen.blocked = true;
     assert_eq!(step_text(&plain_step(&seen)), "status active=1 succeeded=0 failed=0 uncounted=stuck+next/");
 }
 
 // Shows: U-e2e-job-deadline
 #[test]
-fn a_large_job_says_that_it_has_started_before_its_first_pods_are_made() {
+fn a_large_job_gets_its_start_time_before_its_first_pods_are_created() {
     let new = |pods: i32| {
         let job = job(json!({ "completions": pods, "parallelism": pods }));
         observed(job.with(|job| job.status.start_time = None), vec![], 9)
@@ -86,7 +86,7 @@ fn a_large_job_says_that_it_has_started_before_its_first_pods_are_made() {
     assert_eq!(step_text(&step), "status active=0 succeeded=0 failed=0");
     apply_status(&mut seen, step);
     assert_eq!((seen.job.status.start_time, step_text(&plain_step(&seen)).as_str()), (Some(at(9)), "create 500"));
-    assert_eq!(step_text(&plain_step(&new(499))), "create 499", "a smaller one is spared the write");
+    assert_eq!(step_text(&plain_step(&new(499))), "create 499", "a smaller one needs no extra write");
 }
 
 #[test]
@@ -99,11 +99,16 @@ fn the_limits_of_one_step_are_settings() {
     let succeeded = |pod: PodBuilder| pod.succeeded_at(1);
     for (case, job, pods, want) in [
         ("created", of_size(10), vec![], "create 3"),
-        ("deleted", of_size(1), many(9, PodBuilder::running), "drop p8 p7 p6"),
+        ("deleted", of_size(1), many(9, PodBuilder::running), "delete uncounted p8 p7 p6"),
         ("recorded", of_size(0), many(5, succeeded), "status active=0 succeeded=0 failed=0 uncounted=p0+p1/"),
-        ("released", of_size(0).condition("Complete", "CompletionsReached"), many(5, succeeded), "release p0 p1 p2"),
         (
-            "recorded before others are made, once they are as many as can be recorded",
+            "finalizers removed",
+            of_size(0).condition("Complete", "CompletionsReached"),
+            many(5, succeeded),
+            "untrack p0 p1 p2",
+        ),
+        (
+            "a full batch is recorded before others are created",
             of_size(9),
             many(2, succeeded),
             "status active=0 succeeded=0 failed=0 uncounted=p0+p1/",
