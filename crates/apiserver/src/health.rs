@@ -112,12 +112,12 @@ mod tests {
         let health = Health::default();
         assert_eq!(get(&health, "/readyz", ""), (200, "ok".to_owned()));
         health.fail("caches", "not filled yet");
-        health.pass("parts");
-        let failing = "[+]ping ok\n[-]caches failed: not filled yet\n[+]parts ok\nreadyz check failed\n";
+        health.pass("components");
+        let failing = "[+]ping ok\n[-]caches failed: not filled yet\n[+]components ok\nreadyz check failed\n";
         assert_eq!(get(&health, "/readyz", ""), (500, failing.to_owned()));
         assert_eq!(get(&health, "/livez", ""), (200, "ok".to_owned()));
         health.pass("caches");
-        let passing = "[+]ping ok\n[+]caches ok\n[+]parts ok\nhealthz check passed\n";
+        let passing = "[+]ping ok\n[+]caches ok\n[+]components ok\nhealthz check passed\n";
         assert_eq!(get(&health, "/healthz", "a=b&verbose"), (200, passing.to_owned()));
         assert!(health.response("/health", "").is_none());
         health.fail_liveness("binds", "stuck");

@@ -1,4 +1,4 @@
-//! A backend that lies: it says that a batch is kept before it is. For the check that must be able to see such a loss.
+//! A planted defect: a backend that acknowledges a batch before it is durable. For the check that must detect such a loss.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,11 +17,11 @@ impl EarlyAckBackend {
     pub(crate) fn new(backend: Box<dyn Backend>) -> EarlyAckBackend {
         let backend = Arc::new(Mutex::new(backend));
         let (batches, queue) = channel::<Vec<LogRecord>>();
-        let behind = backend.clone();
+        let disk = backend.clone();
         std::thread::spawn(move || {
             for batch in queue {
-                let mut backend = behind.lock().unwrap_or_else(PoisonError::into_inner);
-                // Here nobody can tell what is still current, and keeping too much is right in any case.
+                let mut backend = disk.lock().unwrap_or_else(PoisonError::into_inner);
+                // It is not known here which records are current. Storing too many is correct too.
                 if let Err(error) = backend.commit(&batch, &|_, _| true) {
                     tracing::error!("a write that was acknowledged early is lost: {error}");
                 }

@@ -1,4 +1,4 @@
-//! The network edge on a runtime of its own, so that handshakes and slow clients never delay a control loop.
+//! The network edge on its own runtime, so that handshakes and slow clients never delay a control loop.
 
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
@@ -9,12 +9,12 @@ use apiserver::edge::{self, Config};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// TLS is most of the work of the edge, and two threads carry more requests than one writer commits.
+/// TLS is most of the work of the edge, and two threads serve more requests than one writer commits.
 const MAX_WORKERS: usize = 2;
-/// What is left of the runtime when the edge has stopped gets this long to go.
+/// How long the remaining tasks of the runtime may take to end after the edge has stopped.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The edge, running.
+/// The running edge.
 pub(crate) struct EdgeThread {
     stop: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
@@ -31,22 +31,22 @@ impl EdgeThread {
         let (ends, ended) = oneshot::channel::<()>();
         let thread = thread::Builder::new().name("edge".to_owned()).spawn(move || {
             run(runtime, listener, server, config, stopped);
-            // Also told when the thread panics: the sender is dropped then.
+            // The sender is also dropped when the thread panics.
             drop(ends);
         })?;
         Ok(EdgeThread { stop, ended, thread })
     }
 
-    /// Whether it ended without being told to.
+    /// Whether it ended by itself.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Stops accepting, and returns when what was under way has ended.
+    /// Stops accepting, and returns when the requests in flight have ended.
     pub async fn stop(self) {
-        // One that has ended already needs no telling.
+        // An error means that it has ended already.
         let _ = self.stop.send(());
-        // The caller's runtime goes on meanwhile: requests under way may wait for what runs on it.
+        // The caller's runtime continues meanwhile: requests in flight may wait for tasks on it.
         let _ = self.ended.await;
         if self.thread.join().is_err() {
             tracing::error!("the network edge panicked");
@@ -57,7 +57,7 @@ impl EdgeThread {
 fn run(runtime: Runtime, listener: TcpListener, server: ApiServer, config: Config, stopped: oneshot::Receiver<()>) {
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        // A sender that is gone means stop, too.
+        // A dropped sender also means stop.
         let stop = async { drop(stopped.await) };
         edge::serve(listener, server, config, stop).await.map_err(std::io::Error::other)
     });

@@ -1,8 +1,8 @@
-//! Health and metrics of a process that serves nothing else: `/livez`, `/readyz`, `/healthz` and `/metrics` over plain
-//! HTTP, and what its scheduler answers: `/queue` and `/explain`. It asks nobody who they are.
+//! Health and metrics of a process without an API server: `/livez`, `/readyz`, `/healthz` and `/metrics` over plain HTTP,
+//! and the queries to its scheduler: `/queue` and `/explain`. There is no authentication.
 //!
-//! It listens on loopback, where a browser on the same machine can reach it too. What the scheduler answers goes only to
-//! requests that name a loopback host: a web page whose name was made to resolve to this machine cannot read it.
+//! It listens on loopback, where a browser on the same machine can reach it too. Queries are served only to requests with a
+//! loopback host: a web page whose name resolves to this machine (DNS rebinding) cannot read them.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -24,56 +24,55 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::metrics::Metrics;
 use crate::queries::SchedulerQueries;
 
-/// Connections at once; more wait for their turn.
+/// Concurrent connections; more wait.
 const MAX_CONNECTIONS: usize = 16;
-/// How long a connection may last: whoever asks has a question or two.
+/// How long a connection may last. A client sends one or two requests.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// A listener that accepts nothing more, because there are no files left, is tried again after this.
+/// The pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// What the scheduler answers.
+/// Queries to the scheduler.
 const SCHEDULER_PATHS: [&str; 2] = [QUEUE_PATH, EXPLAIN_PATH];
 
-/// Answers on `listener` for ever.
+/// Serves `listener` for ever.
 pub async fn serve(listener: TcpListener, ctx: HealthContext) {
     let connections = stream::unfold(listener, |listener| async {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => return Some((stream, listener)),
                 Err(error) => {
-                    tracing::warn!("health and metrics: {error}; trying again");
+                    tracing::warn!("health and metrics: {error}; retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     });
-    let shown = Arc::new(ctx);
+    let ctx = Arc::new(ctx);
     connections
         .for_each_concurrent(MAX_CONNECTIONS, |stream| {
-            let shown = Arc::clone(&shown);
-            // Nobody is owed more than an answer that was asked for in time.
-            async move { drop(tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, shown)).await) }
+            let ctx = Arc::clone(&ctx);
+            async move { drop(tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, ctx)).await) }
         })
         .await;
 }
 
-/// What is shown.
+/// What the listener serves.
 #[derive(Clone)]
 pub struct HealthContext {
-    /// Whether the process is well.
+    /// Health of the process.
     pub health: Health,
-    /// Which features are on.
+    /// Feature gates.
     pub gates: Gates,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// What its scheduler answers.
+    /// Queries to its scheduler.
     pub queries: SchedulerQueries,
 }
 
 async fn serve_connection(stream: TcpStream, ctx: Arc<HealthContext>) {
     let service = tower::service_fn(move |request: Request<_>| {
-        let shown = Arc::clone(&ctx);
-        async move { Ok::<_, Infallible>(respond(&shown, &request).await) }
+        let ctx = Arc::clone(&ctx);
+        async move { Ok::<_, Infallible>(respond(&ctx, &request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(CONNECTION_TIMEOUT);
@@ -88,15 +87,15 @@ async fn respond<B>(ctx: &HealthContext, request: &Request<B>) -> Response<Body>
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         return response(StatusCode::OK, kind, metrics(&ctx.health, &ctx.gates, &ctx.metrics));
     }
-    if let Some(answer) = ctx.health.response(path, query) {
-        return answer;
+    if let Some(response) = ctx.health.response(path, query) {
+        return response;
     }
     if SCHEDULER_PATHS.contains(&path) && !names_loopback(request) {
-        let why = format!("{path} is served to localhost, 127.0.0.1 and [::1], not to the host of this request\n");
-        return response(StatusCode::FORBIDDEN, PLAIN_TEXT, why);
+        let message = format!("{path} is served to localhost, 127.0.0.1 and [::1], not to the host of this request\n");
+        return response(StatusCode::FORBIDDEN, PLAIN_TEXT, message);
     }
-    let asked = if request.method() == Method::GET { ctx.queries.answer(path, query).await } else { None };
-    match asked {
+    let query_response = if request.method() == Method::GET { ctx.queries.respond(path, query).await } else { None };
+    match query_response {
         Some(QueryResponse { code, body }) => {
             response(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), "application/json", body)
         }
@@ -104,12 +103,12 @@ async fn respond<B>(ctx: &HealthContext, request: &Request<B>) -> Response<Body>
     }
 }
 
-/// Whether the request names this machine, and nothing else, by a name that only this machine has, with whatever port.
+/// Whether every host in the request is a loopback host, with any port.
 fn names_loopback<B>(request: &Request<B>) -> bool {
     let mut headers = request.headers().get_all(header::HOST).iter();
     let header = headers.next().map(|host| host.to_str().unwrap_or_default());
     if headers.next().is_some() {
-        // Which of several is meant is a matter of opinion, and a proxy may have another one (RFC 9112, section 3.2).
+        // A proxy may use another one of several than this server (RFC 9112, section 3.2).
         return false;
     }
     let hosts = [request.uri().authority().map(|authority| authority.as_str()), header];
@@ -134,17 +133,17 @@ fn response(code: StatusCode, kind: &'static str, text: String) -> Response<Body
 }
 
 /// Names are upstream's where upstream has the metric.
-fn metrics(health: &Health, gates: &Gates, counted: &Metrics) -> String {
+fn metrics(health: &Health, gates: &Gates, metrics: &Metrics) -> String {
     let mut text = String::from("# HELP phalanx_ready Whether this process is ready.\n# TYPE phalanx_ready gauge\n");
-    writeln!(text, "phalanx_ready {}", u8::from(health.is_ready())).expect("a text takes every write");
+    writeln!(text, "phalanx_ready {}", u8::from(health.is_ready())).expect("a string accepts every write");
     text.push_str("# HELP kubernetes_feature_enabled Whether a feature is on.\n");
     text.push_str("# TYPE kubernetes_feature_enabled gauge\n");
     for gate in Gate::ALL {
         let (name, stage, on) = (gate.name(), gate.stage(), u8::from(gates.enabled(gate)));
         let line = writeln!(text, "kubernetes_feature_enabled{{name=\"{name}\",stage=\"{stage}\"}} {on}");
-        line.expect("a text takes every write");
+        line.expect("a string accepts every write");
     }
-    counted.write(&mut text);
+    metrics.write(&mut text);
     text.push_str("# EOF\n");
     text
 }
@@ -156,14 +155,14 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn readiness_features_and_nothing_else_are_answered() {
+    fn health_and_metrics_are_served_and_nothing_else() {
         let (health, gates, counted) = (Health::default(), Gates::default(), Metrics::default());
-        let inquiries = SchedulerQueries::default();
-        let shown = HealthContext { health: health.clone(), gates, metrics: counted.clone(), queries: inquiries };
+        let queries = SchedulerQueries::default();
+        let ctx = HealthContext { health: health.clone(), gates, metrics: counted.clone(), queries };
         health.fail("caches", "not yet");
         let code = |path: &str| {
             let request = Request::get(path).header(header::HOST, "localhost").body(()).unwrap();
-            respond(&shown, &request).now_or_never().expect("nothing is waited for").status().as_u16()
+            respond(&ctx, &request).now_or_never().expect("the response is ready").status().as_u16()
         };
         assert_eq!([code("/livez"), code("/readyz"), code("/metrics"), code("/secrets")], [200, 500, 200, 404]);
         assert_eq!(code("/queue"), 404, "without a scheduler there is no queue");
@@ -177,11 +176,11 @@ mod tests {
     #[test]
     fn only_requests_for_a_loopback_host_reach_the_scheduler() {
         let (health, gates) = (Health::default(), Gates::default());
-        let shown = HealthContext { health, gates, metrics: Metrics::default(), queries: SchedulerQueries::default() };
+        let ctx = HealthContext { health, gates, metrics: Metrics::default(), queries: SchedulerQueries::default() };
         let code_of = |uri: &str, hosts: &[&str]| {
             let request = hosts.iter().fold(Request::get(uri), |request, host| request.header(header::HOST, *host));
-            let answer = respond(&shown, &request.body(()).unwrap()).now_or_never();
-            answer.expect("nothing is waited for").status().as_u16()
+            let response = respond(&ctx, &request.body(()).unwrap()).now_or_never();
+            response.expect("the response is ready").status().as_u16()
         };
         let code = |uri: &str, host: Option<&str>| code_of(uri, host.as_slice());
         for host in ["localhost", "localhost:10259", "127.0.0.1:1", "[::1]", "[::1]:10259"] {
@@ -190,7 +189,7 @@ mod tests {
         for host in ["evil.example", "evil.example:10259", "localhost.evil.example", "127.0.0.1.evil:1", "[::2]:1", ""]
         {
             assert_eq!([code("/queue", Some(host)), code("/explain", Some(host))], [403, 403], "{host}");
-            assert_eq!(code("/readyz", Some(host)), 200, "{host}: probes name the host as they like");
+            assert_eq!(code("/readyz", Some(host)), 200, "{host}: probes may use any host");
         }
         assert_eq!(code("/queue", None), 403);
         assert_eq!(code("http://evil.example/queue", Some("localhost")), 403);

@@ -7,7 +7,7 @@
 //! Never: decides anything itself.
 
 mod start; // the whole control plane in one process; read this first
-mod process; // the list of what runs, whichever server it talks to
+mod process; // the components of one process, for any server
 mod control_loop; // a control loop as one value
 pub mod control_loops; // all of them
 pub mod rbac; // their rights as ClusterRoles
@@ -20,7 +20,7 @@ mod remote_components; // components for a server in another process
 pub mod health_listener; // health and metrics of such a process
 pub mod up; // a process that serves others
 mod node_differences; // nodes that differ from the options
-mod edge_thread; // its network edge, on a runtime of its own
+mod edge_thread; // its network edge, on its own runtime
 mod early_ack; // a planted defect: writes are acknowledged before they are durable
 
 pub use caches::Caches;

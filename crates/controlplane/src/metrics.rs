@@ -18,7 +18,7 @@ pub struct Metrics {
 impl Metrics {
     /// Appends all metrics to `text`, in the form of `/metrics`.
     pub(crate) fn write(&self, text: &mut String) {
-        text::encode_registry(text, &self.registry).expect("a text takes every write");
+        text::encode_registry(text, &self.registry).expect("a string accepts every write");
     }
 }
 

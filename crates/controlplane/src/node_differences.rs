@@ -1,5 +1,4 @@
-//! How the nodes of an earlier start differ from those that are asked for now. Nodes that exist are never changed, so a
-//! difference is reported and nothing else.
+//! How existing nodes differ from the configured ones. Existing nodes are never changed; differences are only reported.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +7,34 @@ use k8s_openapi::api::core::v1::Node;
 use nodes::cluster::{Cluster, SIMULATED_LABEL};
 use store::{ListQuery, Store};
 
-/// Nodes that are not as they are asked for, by name.
+/// Nodes that differ from the configuration, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeDifferences {
-    /// How many simulated nodes there were.
+    /// How many simulated nodes exist.
     pub existing: usize,
-    /// How many are asked for.
+    /// How many are configured.
     pub desired: usize,
-    /// Exist and are not asked for.
+    /// Nodes that exist but are not configured.
     pub extra: Vec<String>,
-    /// Exist with another capacity, or without a label or taint that is asked for.
+    /// Nodes with another capacity, or without a configured label or taint.
     pub changed: Vec<String>,
 }
 
 impl NodeDifferences {
-    /// What `store` has against what `cluster` asks for; nothing when one of them has no nodes.
+    /// Compares the nodes in `store` with those of `cluster`; no differences if one of them has no nodes.
     pub(crate) fn find(store: &Store, cluster: &Cluster) -> NodeDifferences {
-        let mut asked: BTreeMap<String, Node> = BTreeMap::new();
-        asked.extend(cluster.nodes(Timestamp::UNIX_EPOCH).into_iter().map(|node| (name(&node), node)));
+        let mut desired: BTreeMap<String, Node> = BTreeMap::new();
+        desired.extend(cluster.nodes(Timestamp::UNIX_EPOCH).into_iter().map(|node| (name(&node), node)));
         let existing = simulated(store);
-        if asked.is_empty() || existing.is_empty() {
+        if desired.is_empty() || existing.is_empty() {
             return NodeDifferences::default();
         }
         let mut found =
-            NodeDifferences { existing: existing.len(), desired: asked.len(), ..NodeDifferences::default() };
+            NodeDifferences { existing: existing.len(), desired: desired.len(), ..NodeDifferences::default() };
         for node in existing {
-            match asked.get(&name(&node)) {
+            match desired.get(&name(&node)) {
                 None => found.extra.push(name(&node)),
-                Some(asked) if !matches_desired(&node, asked) => found.changed.push(name(&node)),
+                Some(desired) if !matches_desired(&node, desired) => found.changed.push(name(&node)),
                 Some(_) => {}
             }
         }
@@ -53,14 +52,14 @@ fn simulated(store: &Store) -> Vec<Node> {
     nodes
 }
 
-fn matches_desired(node: &Node, asked: &Node) -> bool {
+fn matches_desired(node: &Node, desired: &Node) -> bool {
     let capacity = |node: &Node| node.status.as_ref().and_then(|status| status.capacity.clone()).unwrap_or_default();
     let taints = |node: &Node| node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-    let wanted = labels(asked).into_iter().flatten();
+    let wanted = labels(desired).into_iter().flatten();
     let has_labels = wanted.into_iter().all(|(key, value)| labels(node).and_then(|own| own.get(key)) == Some(value));
     let own_taints = taints(node);
-    let has_taints = taints(asked).iter().all(|taint| own_taints.contains(taint));
-    capacity(node) == capacity(asked) && has_labels && has_taints
+    let has_taints = taints(desired).iter().all(|taint| own_taints.contains(taint));
+    capacity(node) == capacity(desired) && has_labels && has_taints
 }
 
 fn labels(node: &Node) -> Option<&BTreeMap<String, String>> {

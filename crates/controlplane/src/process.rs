@@ -1,4 +1,4 @@
-//! The components of one process and what they share, whichever server they talk to.
+//! The components of one process and what they share, for any server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;

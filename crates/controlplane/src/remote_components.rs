@@ -58,44 +58,44 @@ impl RemoteComponents {
     ) -> RemoteComponents {
         let kinds = kinds_read_by(&config);
         let mut fence = None;
-        let mut standing = None;
+        let mut election = None;
         if let Some(settings) = config.election.clone() {
-            let (told, closed, campaign) =
+            let (leadership, election_fence, campaign) =
                 Election::of(client.clone(), settings.clone(), Arc::clone(&clock), random.clone());
-            fence = Some(closed);
-            standing = Some((
-                Candidacy { settings, client: client.clone(), leadership: told, applied: LeadershipState::Standby },
+            fence = Some(election_fence);
+            election = Some((
+                Candidacy { settings, client: client.clone(), leadership, applied: LeadershipState::Standby },
                 campaign,
             ));
         }
-        let mut parts = RemoteComponents::start_caches(clock, random, client, health, config, &kinds, fence).await;
-        let Process { config, .. } = &parts.process;
+        let mut remote = RemoteComponents::start_caches(clock, random, client, health, config, &kinds, fence).await;
+        let Process { config, .. } = &remote.process;
         if config.components.contains(&Component::Scheduler) {
-            connect(&parts.process.client_of(&control_loops::SCHEDULER), config.scheduler.max_binds_in_flight).await;
+            connect(&remote.process.client_of(&control_loops::SCHEDULER), config.scheduler.max_binds_in_flight).await;
         }
-        match standing {
+        match election {
             // Only now, so that the leader can start at once.
             Some((candidacy, campaign)) => {
-                parts.process.spawn("election".to_owned(), campaign);
-                parts.candidacy = Some(candidacy);
-                parts.health.pass("parts");
+                remote.process.spawn("election".to_owned(), campaign);
+                remote.candidacy = Some(candidacy);
+                remote.health.pass("components");
             }
-            None => parts.start_components().await,
+            None => remote.start_components().await,
         }
-        parts
+        remote
     }
 
     async fn start_components(&mut self) {
         let RemoteComponents { process, health, .. } = self;
         if process.config.components.contains(&Component::Nodes) {
-            health.fail("nodes", "the simulated nodes are not made yet");
+            health.fail("nodes", "the simulated nodes are not created yet");
             register_nodes(process).await;
             health.pass("nodes");
         }
-        for part in process.config.components.clone() {
-            process.start_component(part);
+        for component in process.config.components.clone() {
+            process.start_component(component);
         }
-        health.pass("parts");
+        health.pass("components");
     }
 
     /// Starts every cache and no component, for a process that only reads.
@@ -122,10 +122,10 @@ impl RemoteComponents {
         kinds: &BTreeSet<CachedKind>,
         fence: Option<Fence>,
     ) -> RemoteComponents {
-        let reach = Reachability::default();
+        let reachability = Reachability::default();
         let list_watch = ListWatchConfig {
             random: Some(random.clone()),
-            reachability: Some(reach.clone()),
+            reachability: Some(reachability.clone()),
             ..ListWatchConfig::default()
         };
         // All components of such a process are one user: that of the kubeconfig.
@@ -133,15 +133,15 @@ impl RemoteComponents {
         let clients: ClientFactory = Arc::new(move |_: &Identity| client.clone());
         let mut process = Process::new(clock, random, clients, list_watch, config);
         health.fail("caches", "the server has not been read yet");
-        let asking = process.client(&identity::caches());
-        let (capabilities, keeping) =
-            Capabilities::of(asking, &DISCOVERED_GROUPS, reach.clone(), process.random.clone());
+        let discovery_client = process.client(&identity::caches());
+        let (capabilities, refresh) =
+            Capabilities::of(discovery_client, &DISCOVERED_GROUPS, reachability.clone(), process.random.clone());
         process.capabilities = capabilities;
-        process.spawn("caches/capabilities".to_owned(), keeping);
-        process.spawn("caches/probe".to_owned(), reach.clone().probe(process.client(&identity::caches())));
+        process.spawn("caches/capabilities".to_owned(), refresh);
+        process.spawn("caches/probe".to_owned(), reachability.clone().probe(process.client(&identity::caches())));
         process.start_caches(kinds).await;
         health.pass("caches");
-        RemoteComponents { process, reachability: reach, health, candidacy: None }
+        RemoteComponents { process, reachability, health, candidacy: None }
     }
 
     /// The caches; those that no component reads are empty.
@@ -155,15 +155,15 @@ impl RemoteComponents {
             self.health.pass("server");
             self.process.check_binds(&self.health);
         } else {
-            self.health.fail("server", "it cannot be read right now");
+            self.health.fail("server", "it cannot be read");
         }
         match self.candidacy.as_ref().map(|candidacy| candidacy.applied) {
-            Some(LeadershipState::Lost) => self.health.fail("lease", "it was lost, and cannot be read or taken since"),
+            Some(LeadershipState::Lost) => self.health.fail("lease", "it was lost, and cannot be read or acquired"),
             Some(LeadershipState::Standby | LeadershipState::Leading(_)) => self.health.pass("lease"),
             None => {}
         }
         let ended = self.process.ended_task()?;
-        self.health.fail("parts", format!("{ended} ended by itself"));
+        self.health.fail("components", format!("{ended} ended by itself"));
         Some(ended)
     }
 
@@ -175,16 +175,16 @@ impl RemoteComponents {
         if candidacy.leadership.changed().await.is_err() {
             return std::future::pending().await;
         }
-        let standing = *candidacy.leadership.borrow();
-        if standing == candidacy.applied {
+        let state = *candidacy.leadership.borrow();
+        if state == candidacy.applied {
             return;
         }
-        candidacy.applied = standing;
+        candidacy.applied = state;
         // Also if the Lease was lost and acquired again in between: another process may have decided since.
-        for part in self.process.config.components.clone() {
-            self.process.stop_component(part);
+        for component in self.process.config.components.clone() {
+            self.process.stop_component(component);
         }
-        if let LeadershipState::Leading(_) = standing {
+        if let LeadershipState::Leading(_) = state {
             // A caller may drop this future at any time. Nothing in it waits: nodes have no leader election.
             self.start_components().await;
         }
@@ -204,17 +204,17 @@ impl RemoteComponents {
 /// Opens as many connections as there are concurrent binds. Otherwise the first gang waits for that many handshakes
 /// while the server is busiest.
 async fn connect(client: &kube::Client, count: usize) {
-    let answers = join_all((0..count).map(|_| request::get(client, "/version")));
-    // Responses do not matter: a connection that fails now is made by the first bind.
-    let _ = tokio::time::timeout(CONNECT_TIMEOUT, answers).await;
+    let requests = join_all((0..count).map(|_| request::get(client, "/version")));
+    // Responses do not matter: a connection that fails now is opened by the first bind.
+    let _ = tokio::time::timeout(CONNECT_TIMEOUT, requests).await;
 }
 
 async fn register_nodes(process: &Process) {
     let mut failures = 0;
     while let Err(error) = ready_nodes(process).await {
         failures += 1;
-        let said = runtime::failure::message(&error);
-        tracing::warn!("cannot register the simulated nodes: {said}; trying again");
+        let cause = runtime::failure::message(&error);
+        tracing::warn!("cannot register the simulated nodes: {cause}; retrying");
         tokio::time::sleep(REGISTER_BACKOFF.jittered(failures, &process.random)).await;
     }
 }

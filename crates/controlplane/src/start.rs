@@ -60,8 +60,8 @@ fn served_kinds(gates: &Gates, caches: &Caches) -> BTreeSet<CachedKind> {
     served
 }
 
-fn extension_response(reply: QueryResponse) -> ExtensionResponse {
-    let QueryResponse { code, body } = reply;
+fn extension_response(response: QueryResponse) -> ExtensionResponse {
+    let QueryResponse { code, body } = response;
     ExtensionResponse { code, body }
 }
 
@@ -83,13 +83,13 @@ impl ControlPlane {
             gates: config.gates,
         })?
         .with_event_ttl(config.event_ttl);
-        let counted = config.metrics.clone();
-        server = server.with_extra_metrics(Arc::new(move |text: &mut String| counted.write(text)));
-        let inquiries = config.queries.clone();
+        let metrics = config.metrics.clone();
+        server = server.with_extra_metrics(Arc::new(move |text: &mut String| metrics.write(text)));
+        let queries = config.queries.clone();
         server = server.with_extension(Arc::new(move |path: &str, query: &str| {
-            let (inquiries, path, query) = (inquiries.clone(), path.to_owned(), query.to_owned());
-            let answering = async move { inquiries.answer(&path, &query).await };
-            answering.map(|reply| reply.map(extension_response)).boxed()
+            let (queries, path, query) = (queries.clone(), path.to_owned(), query.to_owned());
+            let response = async move { queries.respond(&path, &query).await };
+            response.map(|response| response.map(extension_response)).boxed()
         }));
         if !config.check_capacity {
             server = server.without_capacity_check();
@@ -97,8 +97,8 @@ impl ControlPlane {
         if let Some(audit) = &config.audit {
             server = server.with_audit(audit.clone());
         }
-        let inside = server.clone();
-        let clients: ClientFactory = Arc::new(move |who: &Identity| inside.client(who.clone()));
+        let local_server = server.clone();
+        let clients: ClientFactory = Arc::new(move |identity: &Identity| local_server.client(identity.clone()));
         // The server is in this process: large pages are cheap, and each page counts the remaining objects.
         let list_watch = ListWatchConfig { page_limit: Some(5_000), ..ListWatchConfig::default() };
         let mut process = Process::new(clock, random, clients, list_watch, config);
@@ -107,8 +107,8 @@ impl ControlPlane {
         if process.config.components.contains(&Component::Nodes) {
             process.register_nodes().await.map_err(StartError::Nodes)?;
         }
-        for part in process.config.components.clone() {
-            process.start_component(part);
+        for component in process.config.components.clone() {
+            process.start_component(component);
         }
         Ok(ControlPlane { server, process })
     }

@@ -1,5 +1,5 @@
-//! One process that serves others: objects on disk, control loops on the caller's runtime; the store's writer, the
-//! scheduler's core and the network edge on threads of their own.
+//! A server process: objects on disk, control loops on the caller's runtime; the store's writer, the scheduler's core and
+//! the network edge on their own threads.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -23,34 +23,34 @@ use crate::{Component, Config, ControlPlane, ControlPlaneEnvironment, StartError
 
 /// How long the process may take from its first connection to being ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long after a failed look the next one comes; longer each time.
+/// The first interval between two checks of readiness. It doubles each time.
 const READY_POLL: Duration = Duration::from_millis(10);
 const MAX_READY_POLL: Duration = Duration::from_secs(1);
 
-/// Where objects, certificates and the token are kept.
+/// Where objects, certificates and the token are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataLocation {
-    /// In this directory, from one start to the next.
+    /// In this directory.
     Directory(PathBuf),
-    /// Nowhere: all ends with the process.
+    /// In memory, until the process ends.
     Memory,
 }
 
-/// How such a process runs.
+/// Settings of a server process.
 pub struct UpSettings {
-    /// Where its data is.
+    /// Where its data is stored.
     pub data: DataLocation,
-    /// Where it listens; the first address that can be bound.
+    /// Addresses to listen on; the first that can be bound is used.
     pub listen: Vec<SocketAddr>,
-    /// Further names and addresses that its certificate is to bear.
+    /// Additional names and addresses of its certificate.
     pub certificate_names: Vec<String>,
     /// How far back history reaches.
     pub history: store::HistoryLimits,
-    /// Acknowledge writes before they are on disk, so that a check can show that it would see the loss. Tests only.
+    /// Acknowledge writes before they are on disk, so that a check can show that it detects the loss. Tests only.
     pub acknowledge_early: bool,
-    /// What clients may take.
+    /// Limits for clients.
     pub limits: edge::EdgeLimits,
-    /// Nodes for a cluster that has none. `plane.cluster` is added in any case.
+    /// Nodes for a cluster without nodes. `plane.cluster` is added in any case.
     pub first_nodes: Cluster,
     /// What runs.
     pub plane: Config,
@@ -59,29 +59,29 @@ pub struct UpSettings {
 /// The process cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum UpError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Which one.
+        /// The value.
         address: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The data directory cannot be made.
-    #[error("cannot make the data directory {}", directory.display())]
+    /// The data directory cannot be created.
+    #[error("cannot create the data directory {}", directory.display())]
     Directory {
-        /// Which one.
+        /// The value.
         directory: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The data directory cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// What it holds cannot be read.
+    /// The data cannot be read.
     #[error("the data directory cannot be read")]
     Read(#[source] BackendError),
-    /// Certificates or the token cannot be had.
+    /// Certificates or the token cannot be read or created.
     #[error(transparent)]
     Pki(#[from] PkiError),
     /// The control plane does not start.
@@ -90,10 +90,10 @@ pub enum UpError {
     /// The edge does not start.
     #[error("cannot start the network edge")]
     Edge(#[source] std::io::Error),
-    /// It runs, but does not get ready.
+    /// It runs, but does not become ready.
     #[error("not ready within {} s: {last}", READY_TIMEOUT.as_secs())]
     NotReady {
-        /// The last answer.
+        /// The last error.
         last: String,
     },
 }
@@ -102,7 +102,7 @@ pub enum UpError {
 pub struct ServerProcess {
     plane: ControlPlane,
     edge: EdgeThread,
-    /// `None` when objects are in memory, where writing waits for nothing.
+    /// `None` when objects are in memory, where writes are durable at once.
     writer: Option<WriterThread>,
     address: SocketAddr,
     pki: Pki,
@@ -110,10 +110,10 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Store, writer, control loops, then the edge; all of it runs when this returns.
+    /// Starts store, writer, control loops, then the edge; returns when all of them run.
     ///
-    /// `on_fatal` is called when the disk fails, on the writer's thread and before any write at hand is answered. It
-    /// should end the process.
+    /// `on_fatal` is called when the disk fails, on the writer's thread and before pending writes get a response. It should
+    /// end the process.
     pub async fn start(
         clock: Arc<dyn Clock>,
         random: Random,
@@ -157,7 +157,7 @@ impl ServerProcess {
         let plane = ControlPlane::start(ControlPlaneEnvironment { clock, random, store, committer }, plane).await?;
         let health = plane.server().health();
         health.pass("caches");
-        health.pass("parts");
+        health.pass("components");
         let config = edge::Config { pki: pki.clone(), limits };
         let edge = EdgeThread::start(listener, plane.server().clone(), config).map_err(UpError::Edge)?;
         Ok(ServerProcess { plane, edge, writer, address, pki, node_differences })
@@ -168,12 +168,12 @@ impl ServerProcess {
         self.address
     }
 
-    /// How the nodes that were there before differ from those of `Settings::plane`.
+    /// How the nodes that existed before the start differ from those of [`UpSettings::plane`].
     pub fn node_differences(&self) -> &NodeDifferences {
         &self.node_differences
     }
 
-    /// Where it is reached from this machine: `https://127.0.0.1:6443`.
+    /// Its URL on this machine: `https://127.0.0.1:6443`.
     pub fn url(&self) -> String {
         let ip = match self.address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -193,13 +193,13 @@ impl ServerProcess {
         &self.plane
     }
 
-    /// Resolves once `/readyz` answers 200, asked the way everybody else will ask it.
+    /// Returns once `/readyz` responds with 200 to a client that connects like any other.
     pub async fn wait_until_ready(&self) -> Result<(), UpError> {
         let deadline = Instant::now() + READY_TIMEOUT;
         let mut poll = READY_POLL;
         loop {
-            let answer = self.ask_readyz().await;
-            match answer {
+            let readyz = self.get_readyz().await;
+            match readyz {
                 Ok(()) => return Ok(()),
                 Err(last) if Instant::now() >= deadline => return Err(UpError::NotReady { last }),
                 Err(_) => tokio::time::sleep(poll).await,
@@ -208,28 +208,28 @@ impl ServerProcess {
         }
     }
 
-    async fn ask_readyz(&self) -> Result<(), String> {
+    async fn get_readyz(&self) -> Result<(), String> {
         let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig()).map_err(|error| error.to_string())?;
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         let client = kube::Client::try_from(config.map_err(|error| error.to_string())?);
         let request = http::Request::get("/readyz").body(Vec::new()).expect("a well-formed request");
-        let answer = client.map_err(|error| error.to_string())?.request_text(request).await;
-        answer.map(|_| ()).map_err(|error| runtime::failure::message(&error))
+        let response = client.map_err(|error| error.to_string())?.request_text(request).await;
+        response.map(|_| ()).map_err(|error| runtime::failure::message(&error))
     }
 
-    /// What ended by itself, which nothing ever should; readiness says so from then on. Liveness says whether binds end.
+    /// Sets liveness by the oldest bind, and returns what has ended by itself, which is a defect; readiness fails from then on.
     pub fn ended_task(&self) -> Option<String> {
         self.plane.check_binds();
         let ended = match self.plane.ended_task() {
-            Some(part) => part.to_owned(),
+            Some(task) => task.to_owned(),
             None if self.edge.has_ended() => "the network edge".to_owned(),
             None => return None,
         };
-        self.plane.server().health().fail("parts", format!("{ended} ended by itself"));
+        self.plane.server().health().fail("components", format!("{ended} ended by itself"));
         Some(ended)
     }
 
-    /// Clients first, then the parts, then the writer, so that nothing is acknowledged that is not kept.
+    /// Stops the edge, then the control loops, then the writer, so that every acknowledged write is stored.
     pub async fn stop(self) {
         let ServerProcess { plane, edge, writer, .. } = self;
         edge.stop().await;
@@ -266,7 +266,7 @@ fn bind(addresses: &[SocketAddr]) -> Result<TcpListener, UpError> {
     bound.map_err(|source| UpError::Listen { address: texts.join(" or "), source })
 }
 
-/// The names that were asked for, and the address that is listened on.
+/// The configured names and the address of the listener.
 fn certificate_names(names: Vec<String>, address: SocketAddr) -> Vec<String> {
     let own = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
     names.into_iter().chain(own).collect()

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Whole objects.
 pub const JSON: &str = "application/json";
-/// A table made by the server; objects if it cannot.
+/// A table from the server, or objects if it has none.
 pub const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 /// Lists of metadata only; whole objects if the server cannot.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
@@ -40,12 +40,12 @@ pub async fn list(client: &Client, path: &str, options: &[(&str, &str)], accept:
         };
         for field in ["items", "rows"] {
             let found = next.get_mut(field).and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
-            if let Some(kept) = all.get_mut(field).and_then(Value::as_array_mut) {
-                kept.extend(found);
+            if let Some(collected) = all.get_mut(field).and_then(Value::as_array_mut) {
+                collected.extend(found);
             }
         }
-        if let (Some(kept), Some(fresh)) = (all.get_mut("metadata"), next.get_mut("metadata")) {
-            *kept = fresh.take();
+        if let (Some(collected), Some(next_metadata)) = (all.get_mut("metadata"), next.get_mut("metadata")) {
+            *collected = next_metadata.take();
         }
     }
     Ok(all)

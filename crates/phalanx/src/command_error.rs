@@ -45,7 +45,7 @@ impl From<kube::Error> for CommandError {
         match &error {
             kube::Error::Api(status) if status.code == 401 => CommandError::cannot_start(
                 "the server does not accept the credentials of the kubeconfig (401); \
-                 `phalanx up` writes a new one at every start; for another cluster ask its administrator",
+                 `phalanx up` writes a new one at every start; for another cluster, contact its administrator",
             ),
             kube::Error::Api(status) => {
                 let code = if matches!(status.code, 400 | 422) { cli::EXIT_BAD_INPUT } else { cli::EXIT_FAILED };

@@ -282,8 +282,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn objects_that_still_exist_at_the_deadline_are_listed_with_their_finalizers() {
         let cluster = CliTestCluster::start(1).await;
-        let held = job("a", 1).replace("{name: a}", "{name: a, finalizers: [example.com/hold]}");
-        cluster.apply(&held).await.unwrap();
+        let with_finalizer = job("a", 1).replace("{name: a}", "{name: a, finalizers: [example.com/hold]}");
+        cluster.apply(&with_finalizer).await.unwrap();
         let failure = run(&cluster, "job a --timeout 5s").await.unwrap_err();
         assert_eq!(failure.code, cli::EXIT_FAILED);
         assert!(

@@ -58,18 +58,18 @@ fn text(kind: &str, path: &str) -> String {
     }
 }
 
-fn collect_missing(wanted: &Value, kept: Option<&Value>, path: &str, paths: &mut Vec<String>) {
-    match (wanted, kept) {
+fn collect_missing(wanted: &Value, stored: Option<&Value>, path: &str, paths: &mut Vec<String>) {
+    match (wanted, stored) {
         (wanted, None | Some(Value::Null)) if !is_empty_value(wanted) => paths.push(path.to_owned()),
-        (Value::Object(wanted), Some(kept)) => {
+        (Value::Object(wanted), Some(stored)) => {
             for (name, wanted) in wanted {
-                collect_missing(wanted, kept.get(name), &format!("{path}.{name}"), paths);
+                collect_missing(wanted, stored.get(name), &format!("{path}.{name}"), paths);
             }
         }
         // Lists that the server merged or completed cannot be compared item by item.
-        (Value::Array(wanted), Some(Value::Array(kept))) if wanted.len() == kept.len() => {
-            for (index, (wanted, kept)) in wanted.iter().zip(kept).enumerate() {
-                collect_missing(wanted, Some(kept), &format!("{path}[{index}]"), paths);
+        (Value::Array(wanted), Some(Value::Array(stored))) if wanted.len() == stored.len() => {
+            for (index, (wanted, stored)) in wanted.iter().zip(stored).enumerate() {
+                collect_missing(wanted, Some(stored), &format!("{path}[{index}]"), paths);
             }
         }
         _ => {}

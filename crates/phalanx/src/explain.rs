@@ -16,9 +16,9 @@ use crate::{api_request, cli, client, scheduler_query};
 /// The long help of `phalanx explain`.
 pub const HELP: &str = "\
 Follows Job → PodGroup → pods and prints policy, counts, conditions, placements by domain, and the last
-events. Then it queries the scheduler why the pods wait, with remedies, or why they were placed where they
-are: the scheduler of the server, or that of --scheduler. If none responds, the command lists all nodes and
-pods and computes the explanation itself; the output names which of the three it was.
+events. Then it shows why the pods wait, with remedies, or why they were placed where they are. This part
+comes from the scheduler of the server, or from that of --scheduler. If none responds, the command lists all
+nodes and pods and computes it itself. The output names the source.
 
 Examples:
   phalanx explain job/trainer

@@ -25,10 +25,10 @@ mod dropped; // fields of a manifest that the server dropped
 mod get; // objects as a table, documents or names, once or as a watch
 mod delete; // deletes objects and waits until they are gone
 mod wait; // waits until a condition holds
-mod explain; // why something waits: the evidence gathered
-mod explanation; // and weighed
-mod scheduler_query; // what a scheduler says about it
-mod local_core; // or what one would say
+mod explain; // why a group or pod waits: collects the objects
+mod explanation; // the explanation from these objects, as text and JSON
+mod scheduler_query; // queries a scheduler about it
+mod local_core; // computes the same without a scheduler
 mod logs; // logs of a pod, or the state of a simulated one
 mod client; // from a kubeconfig to a client
 mod deadline; // how long a request may take

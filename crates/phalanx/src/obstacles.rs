@@ -23,7 +23,7 @@ pub struct ClusterFacts {
     pub priority_classes: BTreeSet<String>,
     /// Why the server refuses the pods of Jobs, by the uid of the Job.
     pub refused_templates: BTreeMap<String, String>,
-    /// What holds for pods without annotations.
+    /// Defaults for pods without annotations.
     pub pod_defaults: PodDefaults,
 }
 

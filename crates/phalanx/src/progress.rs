@@ -213,7 +213,7 @@ fn groups_of_jobs(snapshot: &ClusterSnapshot) -> BTreeSet<ObjectKey> {
     named.chain(to_be).collect()
 }
 
-/// How the run ends; `None` while it goes on.
+/// How the run ends; `None` while it continues.
 pub fn ending(works: &[TrackedWork]) -> Option<RunEnding> {
     if works.iter().all(|work| work.state.is_finished()) {
         return Some(RunEnding::Finished);

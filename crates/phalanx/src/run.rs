@@ -37,7 +37,7 @@ pub const DEFAULT_NODES: u32 = 16;
 const REDRAW: Duration = Duration::from_millis(100);
 /// How long the command waits for the last Events.
 const FINAL_EVENTS_TIMEOUT: Duration = Duration::from_millis(50);
-/// How many refusals without remedies the scheduler is asked about, and how long that may take in total.
+/// For how many refusals without remedies the scheduler is queried, and how long that may take in total.
 const MAX_REMEDIES: usize = 20;
 const REMEDIES_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -53,7 +53,7 @@ pub struct WaitArgs {
     pub connect: ConnectArgs,
 }
 
-/// What is waited for.
+/// What to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// A condition has this status.
@@ -108,7 +108,7 @@ impl fmt::Display for Goal {
 }
 
 impl Goal {
-    /// Whether it is reached; `None` is an object that is not there.
+    /// Whether it is reached; `None` is an object that does not exist.
     fn is_met(&self, object: Option<&Value>) -> bool {
         match (self, object) {
             (Goal::Delete, object) => object.is_none(),
@@ -117,7 +117,7 @@ impl Goal {
             (Goal::Condition { kind, status }, Some(object)) => {
                 let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
                 conditions(object).any(|condition| {
-                    // A condition that says which generation it judges says nothing about a later one.
+                    // A condition with an `observedGeneration` is not valid for a later generation.
                     let judged = condition["observedGeneration"].as_i64().unwrap_or(generation);
                     let is = |field: &str, text: &str| {
                         condition[field].as_str().is_some_and(|found| found.eq_ignore_ascii_case(text))
@@ -137,7 +137,7 @@ impl Goal {
 
     /// How far `object` is from it, for people.
     fn state(&self, object: Option<&Value>) -> String {
-        let Some(object) = object else { return "it is not there".to_owned() };
+        let Some(object) = object else { return "it does not exist".to_owned() };
         match self {
             Goal::Condition { .. } => {
                 let texts: Vec<String> = conditions(object).map(condition_text).collect();

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_note_is_at_its_field_for_both_indentations_of_lists() {
-        let notes = [("a", "one"), ("b[0].c", "two"), ("b[1].d.e", "three"), ("f", "four"), ("b[1].c", "nobody")];
+        let notes = [("a", "one"), ("b[0].c", "two"), ("b[1].d.e", "three"), ("f", "four"), ("b[1].c", "no line")];
         let notes: BTreeMap<String, String> =
             notes.iter().map(|(path, note)| ((*path).to_owned(), (*note).to_owned())).collect();
         for list in ["- c: 1\n- d:\n    e: 2\n", "  - c: 1\n  - d:\n      e: 2\n"] {

@@ -17,7 +17,7 @@ pub trait Format {
     /// The setting in memory.
     type Value;
 
-    /// Parses `value`, which stands at `path` and is not null.
+    /// Parses `value`, which is at `path` and is not null.
     fn parse(&self, path: &str, value: &Value) -> Result<Self::Value, FieldErrors>;
 
     /// The YAML text of a default; `None` for a setting that is absent by default.
@@ -137,7 +137,7 @@ impl Format for Flag {
     }
 }
 
-/// One of a few words, with the function that parses them.
+/// One of several fixed values, with the function that parses them.
 pub struct Choice<T: 'static>(pub &'static [&'static str], pub fn(&str) -> Option<T>);
 
 impl<T: PartialEq> Format for Choice<T> {
@@ -177,11 +177,11 @@ impl Format for Number {
     }
 }
 
-/// A number that can be absent. The file shows the number that holds without it.
+/// A number that can be absent. The file shows the default.
 pub struct NumberOr {
     /// The limits.
     pub number: Number,
-    /// What holds where the setting is absent.
+    /// The value if the setting is absent.
     pub absent: u64,
 }
 

@@ -91,7 +91,7 @@ const NO_COMPONENTS: [&str; 2] = ["--without", "scheduler,controllers,nodes"];
 
 #[tokio::test]
 async fn components_as_processes_run_a_gang_and_survive_a_server_restart() {
-    let dir = TestDir::new("parts");
+    let dir = TestDir::new("components");
     let data = dir.path("data");
     let up = UpProcess::start(&["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
     let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
@@ -128,7 +128,7 @@ async fn components_as_processes_run_a_gang_and_survive_a_server_restart() {
         ["explain", "job/too-large", "--scheduler", &format!("http://{metrics}"), "--kubeconfig", &kubeconfig];
     let stdout = text(&super::phalanx(&arguments).stdout);
     assert!(stdout.contains("as the scheduler at http://") && stdout.contains("  lower minCount to 16"), "{stdout}");
-    let unknown = http_get(metrics, "/explain?kind=job&name=nobody");
+    let unknown = http_get(metrics, "/explain?kind=job&name=unknown");
     assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("\"reason\":\"UnitNotFound\""), "{unknown}");
 
     let address = up.address.clone();

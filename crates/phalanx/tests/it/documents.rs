@@ -1,4 +1,4 @@
-//! The documents for users: the guides have every command, setting and feature gate, and the change log is kept.
+//! The documents for users: the guides have every command, setting and feature gate, and the change log has the version.
 
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,7 @@ fn the_guide_to_jobs_has_every_setting_label_annotation_and_condition() {
 
 // Shows: S000-02
 #[test]
-fn every_command_and_every_feature_is_documented_and_the_change_log_is_kept() {
+fn every_command_and_feature_is_documented_and_the_change_log_has_the_version() {
     let (guides, commands) = (guides(), commands());
     assert!(commands.len() > 5, "{commands:?}");
     for command in commands {
@@ -68,10 +68,14 @@ fn every_command_and_every_feature_is_documented_and_the_change_log_is_kept() {
     }
     let log = std::fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     let version = concat!("\n## [", env!("CARGO_PKG_VERSION"), "] - ");
-    let (before, entries) = log.split_once(version).expect("CHANGELOG.md has a heading for the version of this program");
+    let (before, entries) =
+        log.split_once(version).expect("CHANGELOG.md has a heading for the version of this program");
     assert!(before.contains("\n## [Unreleased]\n"), "CHANGELOG.md: no heading Unreleased above {version}");
     let (_, entries) = entries.split_once('\n').expect("the heading ends with its line");
-    assert!(entries.trim_start().starts_with("### ") && entries.contains("\n- "), "CHANGELOG.md: no entry below {version}");
+    assert!(
+        entries.trim_start().starts_with("### ") && entries.contains("\n- "),
+        "CHANGELOG.md: no entry below {version}"
+    );
 }
 
 #[test]

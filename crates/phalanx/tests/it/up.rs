@@ -257,9 +257,9 @@ async fn health_and_metrics_are_served() {
     let client = up.client().await;
     let verbose = text(&client, "/readyz?verbose").await.unwrap();
     // The check of binds, every half second, adds a line.
-    assert!(verbose.starts_with("[+]ping ok\n[+]caches ok\n[+]parts ok\n"), "{verbose}");
+    assert!(verbose.starts_with("[+]ping ok\n[+]caches ok\n[+]components ok\n"), "{verbose}");
     assert!(verbose.ends_with("readyz check passed\n") && !verbose.contains("[-]"), "{verbose}");
-    let _ = get(&client, "/api/v1/nodes/nobody").await;
+    let _ = get(&client, "/api/v1/nodes/unknown").await;
     let metrics = text(&client, "/metrics").await.unwrap();
     for line in [
         "apiserver_request_total{verb=\"GET\",resource=\"nodes\",code=\"404\"} 1",
@@ -281,11 +281,11 @@ async fn a_hostile_client_does_not_affect_others() {
     let up = UpProcess::start_in(&dir);
     let client = up.client().await;
     // They stay open: idle connections must not block other clients.
-    let mut held = Vec::new();
+    let mut open = Vec::new();
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"\x16\x03\x01\xff\xff", b""] {
         let mut stream = TcpStream::connect(&up.address).unwrap();
         let _ = stream.write_all(bytes);
-        held.push(stream);
+        open.push(stream);
     }
     let large = json!({"metadata": {"name": "x", "annotations": {"a": "b".repeat(4 << 20)}}}).to_string();
     assert_eq!(code(post(&client, JOBS, large.into_bytes()).await), 413);
@@ -296,7 +296,7 @@ async fn a_hostile_client_does_not_affect_others() {
     assert_eq!(code(post(&client, JOBS, deep.into_bytes()).await), 400);
     assert_eq!(code(get(&client, &format!("/api/v1/pods?labelSelector={}", "a".repeat(20_000))).await), 400);
     assert_eq!(text(&client, "/readyz").await.unwrap(), "ok");
-    drop(held);
+    drop(open);
     assert_eq!(up.stop(), Some(0));
 }
 
