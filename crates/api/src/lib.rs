@@ -3,7 +3,7 @@
 //! In: documents and typed objects of `k8s-openapi`.
 //! Out: defaulted documents, field errors, builder items.
 //! Promises: pure functions; validation returns every error with its field path.
-//! Never: I/O, async, a clock or randomness of its own.
+//! Never: I/O, async; reads a clock or draws random numbers itself.
 
 pub mod metadata; // rules for every kind: names, labels, owners
 pub mod schema; // fields of a kind, and their types

@@ -1,6 +1,6 @@
 //! A custom filter: licences that nodes offer and pods use.
 //!
-//! The node label `example.com/licences` says how many pods may use the node's licence at once. A pod with the
+//! The node label `example.com/licences` is the number of pods that may use the node's licence at once. A pod with the
 //! annotation `example.com/licence: "true"` uses one. (Here every pod on such a node counts, to keep the example
 //! short.)
 //!

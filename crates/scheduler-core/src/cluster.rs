@@ -171,7 +171,7 @@ impl Cluster {
         self.release_if_unused(index);
     }
 
-    /// Replaces the reservation. `reserved_for` says for which unit and until when. It takes effect when it is
+    /// Replaces the reservation. `reserved_for` has the unit and the end time. It takes effect when it is
     /// enforced.
     pub(crate) fn set_reservation(&mut self, shares: BTreeMap<NodeIndex, NodeReservation>, reserved_for: String) {
         self.enforce_reservation(false);

@@ -398,7 +398,7 @@ impl BatchSlots {
         (self.slots[at], self.refusers[at]) = (0, refuser);
     }
 
-    /// Subtracts reserved capacity. It comes last, because it says nothing about whether the node suits the class.
+    /// Subtracts reserved capacity. It comes last, because it does not depend on whether the node suits the class.
     fn apply_reservation(&mut self, class: &Class, plugins: &Plugins, cluster: &Cluster, nodes: &[NodeIndex]) {
         // How much is reserved of what a custom filter counts is unknown, so such a node cannot be shared.
         let may_share = plugins.counts_only_usage();

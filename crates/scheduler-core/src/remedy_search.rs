@@ -2,7 +2,7 @@
 //! change.
 //!
 //! The search is not part of a decision: it runs for waiting units when there is time. Its work is limited, and the
-//! report says when a limit was reached.
+//! report states when a limit was reached.
 
 mod key; // another topology key, or none
 mod blockers; // running units that must end

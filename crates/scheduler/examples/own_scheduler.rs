@@ -1,6 +1,6 @@
-//! A scheduler of one's own on any cluster: pods whose `schedulerName` is `quiet` keep off nodes that are loud.
+//! A custom scheduler for any cluster: pods whose `schedulerName` is `quiet` avoid nodes that are loud.
 //!
-//! Start a cluster with `phalanx up`, and this beside it with `KUBECONFIG` set as `phalanx up` says:
+//! Start a cluster with `phalanx up`, and this program with `KUBECONFIG` set to the file that `phalanx up` prints:
 //! `cargo run -p phalanx-scheduler --example own_scheduler`. What a filter has to declare, and how that is checked:
 //! `own_filter.rs` of `scheduler-core`.
 

@@ -191,7 +191,7 @@ impl TurnRunner {
         }
         let mut decisions = Vec::new();
         while decisions.len() < self.decisions_per_turn {
-            // Tokio's clock, which stands still in a simulation: otherwise the metrics of two runs would differ.
+            // Tokio's clock, which is paused in a simulation: otherwise the metrics of two runs would differ.
             let started = Instant::now();
             let Some(decision) = self.core.next(now) else { break };
             let took = started.elapsed();

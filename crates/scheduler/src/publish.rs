@@ -109,7 +109,7 @@ pub enum PublishTime {
     Never,
     /// Publish it now.
     Now,
-    /// The last one was too recent; look again at this time.
+    /// The last one was too recent; check again at this time.
     At(Timestamp),
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct StatusTracker {
     pub(crate) warned_terms: BTreeSet<String>,
     /// Groups with a warning that a pod has another priority.
     pub(crate) warned_priority: BTreeSet<ObjectKey>,
-    /// Subjects to look at again, by time.
+    /// Subjects to check again, by time.
     reminders: BTreeSet<(Timestamp, ReminderSubject)>,
 }
 

@@ -59,7 +59,7 @@ pub struct DiskOptions {
     pub cache_bytes: usize,
     /// Below this much free space only writes that free space are accepted.
     pub reserve_bytes: u64,
-    /// Returns the free space; unset asks the file system.
+    /// Returns the free space; if unset, the file system is queried.
     pub free_space_probe: Option<FreeSpaceProbe>,
     /// A checkpoint starts when the log exceeds twice the size of the current objects by this much.
     pub slack_bytes: u64,
@@ -194,7 +194,7 @@ impl<E: Into<redb::Error>> From<E> for DiskError {
 /// The database until it is closed. Closing is guarded as well, because redb writes then.
 struct DatabaseGuard(Option<Database>);
 
-const DATABASE_OPEN: &str = "the database is let go last";
+const DATABASE_OPEN: &str = "the database is closed last";
 
 impl Deref for DatabaseGuard {
     type Target = Database;

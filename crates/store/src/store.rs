@@ -50,7 +50,7 @@ impl Store {
         Store::open(Box::new(MemoryBackend), limits).expect("the memory backend never fails")
     }
 
-    /// A store with the records of `backend`. History starts anew: older watches and lists get [`CompactedError`].
+    /// A store with the records of `backend`. History is empty: older watches and lists get [`CompactedError`].
     pub fn open(mut backend: Box<dyn Backend>, limits: HistoryLimits) -> Result<Store, BackendError> {
         let mut state = StoreState::new(limits);
         let revision = backend.scan(&mut |record| state.load(record))?;

@@ -87,5 +87,5 @@ fn a_failed_commit_publishes_nothing_and_ends_writing_for_good() {
     disk.0.lock().unwrap().broken = false;
     assert!(store.commit(write(), at(0)).is_err(), "it is unknown what was stored");
     assert_eq!((store.revision(), store.get(&pod("b"))), (Revision(1), None));
-    assert!(store.get(&pod("a")).is_some(), "reading goes on");
+    assert!(store.get(&pod("a")).is_some(), "reads continue");
 }

@@ -451,7 +451,7 @@ fn a_full_disk_accepts_only_writes_that_free_space_and_recovers() {
     };
     let b = commit(&store, deleting).expect("a deletion timestamp may grow the object").revision;
     commit(&store, delete(pod("b"), Precondition::At(b), 0)).expect("a delete");
-    assert!(store.get(&pod("c")).is_some(), "reading goes on");
+    assert!(store.get(&pod("c")).is_some(), "reads continue");
 
     free.store(1_000, Ordering::Relaxed);
     commit(&store, put(pod("a"), Precondition::At(a), 1_000)).expect("there is space again");
@@ -484,7 +484,7 @@ fn a_failed_disk_ends_writing_and_acknowledges_nothing() {
         let image = SimulatedDisk::new(platter.image(), SyncBehavior::Honest, &random);
         let disk = Disk::open_storage(image, options()).unwrap();
         let store = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
-        assert!(store.revision() >= Revision(kept), "{operations}: acknowledged writes are there");
+        assert!(store.revision() >= Revision(kept), "{operations}: acknowledged writes are stored");
     }
 }
 

@@ -126,7 +126,7 @@ fn history_is_not_compacted_during_a_list() {
     assert_eq!(
         store.watch(&pods(), Revision(6000)).err(),
         Some(CompactedError { oldest: Revision(6001) }),
-        "and goes on after"
+        "and continues after"
     );
 }
 

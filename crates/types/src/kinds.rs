@@ -33,7 +33,7 @@ pub struct ApiResource {
 }
 
 impl ApiResource {
-    /// A namespaced `v1` kind that is always served, with no names beside these. The others say only how they differ.
+    /// A namespaced `v1` kind that is always served, without short names. Other kinds set only what differs.
     const fn new(group: &'static str, kind: &'static str, plural: &'static str, singular: &'static str) -> ApiResource {
         ApiResource {
             group,

@@ -3,7 +3,7 @@
 //! In: JSON of objects as the API server sends it.
 //! Out: views, revisions, quantities, gates.
 //! Promises: pure functions; decoding of views is compiled once, here.
-//! Never: validation, defaults, I/O, async, a clock or randomness of its own.
+//! Never: validation, defaults, I/O, async; reads a clock or draws random numbers itself.
 
 pub mod views; // the fields of each kind that our code reads; read this first
 pub mod kinds; // the registry of kinds

@@ -71,7 +71,7 @@ impl JobIntent<'_> {
     }
 }
 
-/// Whether the Job itself excludes scheduling objects of its own: its label opts out, it has a controller other than a
+/// Whether the Job itself excludes its own scheduling objects: its label opts out, it has a controller other than a
 /// CronJob, it names a Workload, or its pod template names a PodGroup. Settings, the namespace and Workloads of users
 /// can exclude them too.
 pub fn has_no_own_scheduling_objects(job: &JobView, gates: &Gates) -> bool {

@@ -64,7 +64,7 @@ fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Valu
 }
 
 /// Merges `matchLabelKeys` and `mismatchLabelKeys` of a new pod into their selectors, so that readers of the pod need
-/// not look at its labels.
+/// not read its labels.
 pub fn merge_label_keys(pod: &mut Value) {
     let labels = pod.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };

@@ -101,7 +101,7 @@ fn plan_in_region(
         let missing = forecast.missing();
         let gain = |one: &BlockerCandidate| forecast.gain(one, context.cluster).min(missing.max(1));
         let gains = candidates.iter().enumerate().map(|(at, one)| (gain(one), Reverse(one.pods_count), Reverse(at)));
-        // Units without a gain of their own are chosen only if the estimate was wrong.
+        // Units without a gain are chosen only if the estimate was wrong.
         let (gain, _, Reverse(chosen)) = gains.max()?;
         if gain == 0 && missing > 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Prefers nodes that are used less, or more, or along a curve, as the profile says. Containers without CPU or memory
+//! Prefers nodes that are used less, or more, or along a curve, as the profile configures. Containers without CPU or memory
 //! requests count with default amounts.
 
 use smallvec::SmallVec;

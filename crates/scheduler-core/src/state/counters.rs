@@ -12,7 +12,7 @@ impl Core {
     pub fn sub_queue_counts(&self, sub_queue: SubQueue) -> SubQueueCounts {
         let mut counts = self.queue.counts.of(sub_queue);
         if sub_queue == SubQueue::Gated {
-            // Pods with gates of their own are in no unit yet.
+            // Pods with scheduling gates are in no unit.
             counts.pods += self.gated_count;
         }
         counts

@@ -143,7 +143,7 @@ fn a_group_that_lacks_pods_is_reported_as_incomplete() {
     ");
 }
 
-// Pods arrive one by one. The first one was refused, and the condition said "none of 1 pods fits" for seconds.
+// Pods arrive one by one. The first one was refused, and the condition was "none of 1 pods fits" for seconds.
 #[test]
 fn the_message_of_a_basic_group_is_valid_for_pods_that_arrive_later() {
     let mut world = TextCluster::of("node a gpu=1; pod x gpu=1 node=a; group g basic pods=1 gpu=1");

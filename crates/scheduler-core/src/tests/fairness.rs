@@ -232,7 +232,7 @@ fn a_reservation_includes_pod_slots() {
     assert!(world.decide_and_bind().starts_with("g: bind g-0"));
 }
 
-/// A filter that counts a resource of its own.
+/// A filter that counts its own resource.
 #[derive(Debug)]
 struct Licences;
 

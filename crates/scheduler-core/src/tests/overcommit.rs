@@ -225,7 +225,7 @@ struct OvercommitPod {
     gang: Option<u8>,
     origin: PodOrigin,
     leaving: bool,
-    /// It did not fit beside the pods that were there when it was bound.
+    /// It did not fit beside the pods that were on the node when it was bound.
     overcommitted: bool,
 }
 

@@ -296,7 +296,7 @@ impl ReleaseRun {
         while let Some(decision) = self.world.core.next(self.world.now) {
             let gang = decision.unit.key().name.clone();
             if matches!(decision.action, DecisionAction::Bind(_)) && self.bound(&gang).is_empty() {
-                // A start of its own: that an earlier one reached the minCount does not count for it.
+                // A new start: that an earlier one reached the minCount does not count for it.
                 self.gangs.get_mut(&gang).unwrap().had_quorum = false;
             }
             match &decision.action {

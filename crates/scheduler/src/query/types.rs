@@ -394,7 +394,7 @@ pub enum RemedyAction {
         /// The resources that no node has enough of.
         shortfalls: Vec<ShortfallReport>,
     },
-    /// A remedy of a newer version; its text still tells what to do.
+    /// A remedy of a newer version; its text is still usable.
     #[serde(other)]
     Unknown,
 }

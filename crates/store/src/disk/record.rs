@@ -116,7 +116,7 @@ fn encode_payload(op: Op, object: &StoredObject, sink: &mut impl Sink) {
     sink.put_str(&object.key.namespace);
     sink.put_str(&object.key.name);
     if op == Op::Delete {
-        // History starts anew with each start, so the last state is never read.
+        // History is empty after each start, so the last state is never read.
         return;
     }
     let StoredMeta { uid, labels, fields, deleting, expires } = &object.meta;

@@ -77,13 +77,13 @@ clusters:
   cluster:
     server: {url}
 users:
-- name: nobody
+- name: anonymous
   user: {{}}
 contexts:
 - name: faults
   context:
     cluster: faults
-    user: nobody
+    user: anonymous
 current-context: faults
 "
         )

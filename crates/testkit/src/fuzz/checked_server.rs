@@ -15,7 +15,7 @@ use tower::ServiceExt;
 /// The media type of most bodies.
 pub(super) const JSON: &str = "application/json";
 
-/// A clock that stands still, so that equal writes are equal bytes.
+/// A stopped clock, so that equal writes are equal bytes.
 struct FrozenClock;
 
 impl Clock for FrozenClock {

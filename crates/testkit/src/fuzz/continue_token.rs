@@ -1,7 +1,7 @@
 //! The token with which a client requests the next page of a list.
 //!
 //! Input: a letter, a digit for the page size and the collection (`ListOptions`), and the token: as it is (`t`), before
-//! it is encoded (`d`), or before it is encoded with a revision that is as many writes back as a digit says (`o`). For
+//! it is encoded (`d`), or before it is encoded with a revision as many writes back as its digit (`o`). For
 //! any token the response is the rest of the list at the token's revision, page by page without gap or repetition, or
 //! an error. The error for an expired token has a new one.
 

@@ -161,7 +161,7 @@ async fn own_node(cluster: &TestCluster, is_out_of_service: bool) -> String {
     name
 }
 
-/// Creates a pod whose status says that it runs on the node.
+/// Creates a pod that runs on the node according to its status.
 async fn pod_on(cluster: &TestCluster, node: &str, name: &str, change: impl FnOnce(&mut Value)) {
     let mut manifest = pod(name).build();
     manifest["spec"]["nodeName"] = json!(node);
