@@ -12,6 +12,7 @@ mod release; // half-bound gangs
 mod runs; // groups that are used again
 mod overcommit; // over-committed nodes
 mod profiles; // which plugins apply to which pods
+mod property_config; // how many cases a property tries
 mod properties; // what holds on every generated cluster
 mod singles; // filters, scores and single pods
 mod topology; // groups that share a domain

@@ -1,5 +1,6 @@
 //! Power cuts: the store runs on a disk that loses, reorders and tears what was not synced, and is opened again from
-//! the image that each cut leaves. More cuts: `PHALANX_CRASH_CUTS=100000 cargo test -p phalanx-store --test crash`.
+//! the image that each cut leaves. `PHALANX_CRASH_CUTS` sets the number of cuts, `PHALANX_CRASH_SEED` the first of the
+//! 24 seeds: `PHALANX_CRASH_CUTS=100000 cargo test -p phalanx-store --test crash`.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -27,12 +28,13 @@ const SLACK_BYTES: u64 = 6_000;
 #[test]
 fn no_power_cut_loses_an_acknowledged_write() {
     let wanted: usize = std::env::var("PHALANX_CRASH_CUTS").map_or(DEFAULT_CUTS, |count| count.parse().unwrap());
+    let first_seed: u64 = std::env::var("PHALANX_CRASH_SEED").map_or(0, |seed| seed.parse().unwrap());
     let cuts = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for first in 0..THREADS {
             let cuts = &cuts;
             scope.spawn(move || {
-                for seed in (first..SEEDS).step_by(THREADS as usize) {
+                for seed in (first_seed + first..first_seed + SEEDS).step_by(THREADS as usize) {
                     let mut run = CrashRun::new(seed, SyncBehavior::Honest);
                     while run.cuts < wanted.div_ceil(SEEDS as usize) {
                         run.commit_with_cuts();
@@ -44,7 +46,9 @@ fn no_power_cut_loses_an_acknowledged_write() {
             });
         }
     });
-    assert!(cuts.into_inner() >= wanted);
+    let cuts = cuts.into_inner();
+    println!("cases: {cuts}");
+    assert!(cuts >= wanted);
 }
 
 /// The opposite, which shows that the test above can detect a loss.

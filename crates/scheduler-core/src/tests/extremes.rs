@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use types::views::{NodeView, ObjectKey, PodView, View};
 
+use super::property_config::property_config;
 use super::text_cluster::TextCluster;
 use crate::{Config, Profile, Survey, Unit};
 
@@ -124,7 +125,7 @@ impl ExtremeRun {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(200))]
 
     #[test]
     fn no_amount_crashes_the_core_and_all_sums_return_to_zero(steps in steps()) {

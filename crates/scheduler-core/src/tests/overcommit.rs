@@ -7,6 +7,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::property_config::property_config;
 use super::text_cluster::TextCluster;
 use crate::profile::{FilterPlugin, FitArgs};
 use crate::{Config, DecisionAction, Profile, ReleaseReason};
@@ -345,7 +346,7 @@ impl OvercommitRun {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(300))]
 
     /// A released pod was bound beyond the capacity (or its gang was) and does not fit. A pod bound beyond the
     /// capacity that stays fits.

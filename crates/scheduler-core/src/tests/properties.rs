@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::property_config::property_config;
 use super::text_cluster::{TextCluster, line};
 use crate::{Config, Decision, DecisionAction, Refusal, RefusalCause};
 
@@ -497,7 +498,7 @@ fn nth<'a>(names: impl Iterator<Item = &'a String>, number: u8) -> Option<String
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(300))]
 
     /// No over-commit, gangs whole or not at all, groups in one domain, everything that fits is placed and what is
     /// refused does not fit (by exhaustive search), refusals are proven, no wake-up is missed, and cached indexes
@@ -509,7 +510,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(300))]
 
     /// A waiting unit does not fit, whatever arrived and left while it waited.
     #[test]
@@ -526,7 +527,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(100))]
 
     #[test]
     fn same_changes_give_the_same_decisions(steps in steps()) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
+use super::property_config::property_config;
 use super::text_cluster::TextCluster;
 use crate::{Config, DecisionAction, ReleaseReason};
 
@@ -334,7 +335,7 @@ impl ReleaseRun {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(300))]
 
     /// Only a gang that has not had its minCount in this start is released, and then all of it. In the end no gang is
     /// half bound.

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use types::views::{ObjectKey, PodView};
 
 use super::properties::{ModelGroup, PropertyRun, PropertyStep, most_that_fit, plain, steps};
+use super::property_config::property_config;
 use crate::{
     Blocker, ChosenDomain, Config, Decision, DecisionAction, Refusal, Remedy, RemedyStatus, ResourceShortfall, Unit,
     UnitExplanation,
@@ -170,7 +171,7 @@ fn check_nearest(run: &PropertyRun, group: &str, refusal: &Refusal) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(50))]
 
     /// Lower minCount: it fits, and with one more it does not. Another key, no key: it fits. Wait: once the blockers
     /// are gone it fits, and none of them can stay. More nodes: with them it fits. Larger nodes: no existing one has
@@ -196,7 +197,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(50))]
 
     /// Queries in between, about tracked and untracked objects, do not change any decision.
     #[test]
