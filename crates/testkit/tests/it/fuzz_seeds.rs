@@ -9,7 +9,7 @@ use testkit::fuzz::{FuzzOutcome, FuzzTarget, TARGETS};
 /// The seeds are part of every checkout; larger inputs can be minimized (`cargo fuzz tmin`).
 const MAX_SEED_BYTES: u64 = 300 << 10;
 
-fn seeds(target: &str) -> Vec<PathBuf> {
+pub fn seeds(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

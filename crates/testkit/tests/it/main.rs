@@ -45,3 +45,4 @@ mod kills; // repeated kills of the controllers, on both test clusters
 mod watches; // faulty watches
 mod fault_layer; // the effect of each fault
 mod fuzz_seeds; // the seeds of the fuzz targets, replayed
+mod fuzz_mutations; // mutated seeds, the same for the same seed
