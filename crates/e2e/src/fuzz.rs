@@ -29,8 +29,8 @@ pub struct Args {
     targets: Vec<String>,
 }
 
-/// A release of cargo-fuzz; its command line and that of libFuzzer are read below.
-const CARGO_FUZZ: &str = "^0.13";
+/// The release of cargo-fuzz; its command line and that of libFuzzer are used below.
+const CARGO_FUZZ: &str = "0.13.1";
 
 /// An input that takes longer than this is a finding, too.
 const INPUT_TIMEOUT_SECONDS: u32 = 20;
@@ -40,8 +40,18 @@ const SANITIZER: &str = "none";
 
 /// Runs the targets and prints a table; fails when something was found.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    // With seed 0 libFuzzer draws one.
+    run_targets(&args.targets, args.minutes * 60, "0").map(drop)
+}
+
+/// Runs all targets with this seed of libFuzzer, and returns the number of inputs.
+pub fn run_all_targets(seconds: u64, seed: &str) -> anyhow::Result<u64> {
+    run_targets(&[], seconds, seed)
+}
+
+fn run_targets(targets: &[String], seconds: u64, seed: &str) -> anyhow::Result<u64> {
     let folder = supervisor::repository_root()?.join("fuzz");
-    let targets = select_targets(&args.targets, &fuzz_targets(&folder)?)?;
+    let targets = select_targets(targets, &fuzz_targets(&folder)?)?;
     check_nightly()?;
     let fuzzer = Fuzzer { program: cargo_fuzz()?, folder };
     for target in &targets {
@@ -50,8 +60,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut reports = Vec::new();
     for target in &targets {
-        eprintln!("fuzzing {target} for {} min, log in {}", args.minutes, fuzzer.log(target).display());
-        match fuzzer.run(target, args.minutes) {
+        eprintln!("fuzzing {target} for {seconds} s, log in {}", fuzzer.log(target).display());
+        match fuzzer.run(target, seconds, seed) {
             Ok(report) => reports.push(report),
             Err(error) => {
                 println!("{}", table(&reports));
@@ -65,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         println!("found: {}", file.display());
     }
     ensure!(found.is_empty(), "{} findings; the log of the target says what each is about", found.len());
-    Ok(())
+    Ok(reports.iter().map(|report| report.stats.executions).sum())
 }
 
 /// The targets there are, by the files in `fuzz/fuzz_targets`.
@@ -106,14 +116,14 @@ fn nightly(program: &Path) -> Command {
 /// The program, installed into the cache folder unless it is there.
 fn cargo_fuzz() -> anyhow::Result<PathBuf> {
     let cache = supervisor::cache_folder()?;
-    let program = cache.join("tools/bin/cargo-fuzz");
+    let program = cache.join(format!("tools/cargo-fuzz-{CARGO_FUZZ}/bin/cargo-fuzz"));
     if !program.is_file() {
         eprintln!("installing cargo-fuzz into {}", cache.display());
         let build = cache.join("tools-target-fuzz");
         let status = Command::new(env!("CARGO"))
             .args(["install", "cargo-fuzz", "--version", CARGO_FUZZ, "--locked", "--quiet"])
             .arg("--root")
-            .arg(cache.join("tools"))
+            .arg(cache.join(format!("tools/cargo-fuzz-{CARGO_FUZZ}")))
             .arg("--target-dir")
             .arg(&build)
             .status()
@@ -148,7 +158,7 @@ impl Fuzzer {
         Ok(())
     }
 
-    fn run(&self, target: &str, minutes: u64) -> anyhow::Result<TargetReport> {
+    fn run(&self, target: &str, seconds: u64, seed: &str) -> anyhow::Result<TargetReport> {
         let corpus = self.folder.join("corpus").join(target);
         let artifacts = self.folder.join("artifacts").join(target);
         for folder in [&corpus, &artifacts] {
@@ -161,7 +171,8 @@ impl Fuzzer {
             .command("run", target)
             .args([&corpus, &self.folder.join("seeds").join(target)])
             .arg("--")
-            .arg(format!("-max_total_time={}", minutes * 60))
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-seed={seed}"))
             .arg(format!("-timeout={INPUT_TIMEOUT_SECONDS}"))
             .arg("-print_final_stats=1")
             .stdout(file.try_clone()?)
