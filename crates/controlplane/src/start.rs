@@ -139,7 +139,7 @@ impl ControlPlane {
     }
 
     /// The scheduler, for queries.
-    pub fn answers(&self) -> &SchedulerHandle {
+    pub fn scheduler(&self) -> &SchedulerHandle {
         &self.process.scheduler
     }
 

@@ -93,8 +93,8 @@ pub async fn apply(
     let (mut problems, mut code) = (Vec::new(), cli::EXIT_DONE);
     for intent in &intents {
         match intent.execute(&connection.client, validate).await {
-            Ok(ApplyResult { outcome, object: answer, warnings }) => {
-                let dropped = answer.iter().flat_map(|answer| dropped_fields(intent.manifest, answer, &warnings));
+            Ok(ApplyResult { outcome, object: response, warnings }) => {
+                let dropped = response.iter().flat_map(|response| dropped_fields(intent.manifest, response, &warnings));
                 for problem in locate_warnings(intent.manifest, &warnings).into_iter().chain(dropped) {
                     eprintln!("warning: {problem}");
                 }
@@ -197,7 +197,7 @@ impl ApplyIntent<'_> {
                     {
                         // Another client created it in the meantime; it is updated instead.
                         Err(error) if is_already_exists(&error) && !is_last => continue,
-                        answer => return answer.map(|answer| ApplyResult::of("created", answer)),
+                        response => return response.map(|response| ApplyResult::of("created", response)),
                     }
                 }
                 Err(error) => return Err(error),
@@ -212,10 +212,10 @@ impl ApplyIntent<'_> {
             match api_request::write_with_warnings(client, Method::PATCH, &path, api_request::MERGE_PATCH, &patch).await
             {
                 Err(error) if is_conflict(&error) && !is_last => {}
-                answer => {
-                    let answer = answer?;
-                    let is_same = without_server_fields(answer.0.clone()) == without_server_fields(current);
-                    return Ok(ApplyResult::of(if is_same { "unchanged" } else { "configured" }, answer));
+                response => {
+                    let response = response?;
+                    let is_same = without_server_fields(response.0.clone()) == without_server_fields(current);
+                    return Ok(ApplyResult::of(if is_same { "unchanged" } else { "configured" }, response));
                 }
             }
         }
@@ -233,8 +233,8 @@ struct ApplyResult {
 }
 
 impl ApplyResult {
-    fn of(outcome: &'static str, (answer, warnings): (Value, Vec<String>)) -> ApplyResult {
-        ApplyResult { outcome, object: Some(answer), warnings }
+    fn of(outcome: &'static str, (response, warnings): (Value, Vec<String>)) -> ApplyResult {
+        ApplyResult { outcome, object: Some(response), warnings }
     }
 }
 
@@ -295,9 +295,9 @@ async fn create(
     }
     let namespace = manifest.document["metadata"]["namespace"].as_str().unwrap_or("default");
     let path = format!("{}?fieldValidation=Strict", kind.collection_path(Some(namespace)));
-    let answer =
+    let response =
         api_request::write_with_warnings(client, Method::POST, &path, api_request::JSON, &manifest.document).await;
-    answer.map_err(|error| match error {
+    response.map_err(|error| match error {
         Error::Api(status) => problems_of(manifest, &status),
         other => vec![manifest.problem("", &other.to_string())],
     })
@@ -336,9 +336,9 @@ fn normalized_document(manifest: &Manifest) -> Option<Value> {
     Some(document)
 }
 
-/// The fields of the manifest that are not in `answer`, the stored object, and that have no warning.
-fn dropped_fields(manifest: &Manifest, answer: &Value, warnings: &[String]) -> Vec<Problem> {
-    normalized_document(manifest).map_or(Vec::new(), |wanted| dropped::fields(manifest, &wanted, answer, warnings))
+/// The fields of the manifest that are not in `response`, the stored object, and that have no warning.
+fn dropped_fields(manifest: &Manifest, response: &Value, warnings: &[String]) -> Vec<Problem> {
+    normalized_document(manifest).map_or(Vec::new(), |wanted| dropped::fields(manifest, &wanted, response, warnings))
 }
 
 /// One problem for each cause in the status; the message if there are none.

@@ -136,9 +136,9 @@ pub async fn delete(
     for one in &targets {
         let path = one.kind.object_path(&one.namespace, &one.name);
         match api_request::write(&connection.client, Method::DELETE, &path, api_request::JSON, &options).await {
-            Ok(answer) => {
+            Ok(response) => {
                 writeln!(out, "{} {:?} deleted", one.kind.display_name(), one.name)?;
-                deleted.push((path, one.kind.object_display_name(&one.name), uid(&answer)));
+                deleted.push((path, one.kind.object_display_name(&one.name), uid(&response)));
             }
             Err(error) if is_not_found(&error) && ignore_not_found => {}
             Err(kube::Error::Api(status)) => failure.lines.push(status.message),
@@ -203,8 +203,8 @@ fn targets_from_manifests<'a>(
 }
 
 /// The uid of the deleted object, from the object or the `Status` in the response; empty if neither has it.
-fn uid(answer: &Value) -> String {
-    let places = [&answer["metadata"]["uid"], &answer["details"]["uid"]];
+fn uid(response: &Value) -> String {
+    let places = [&response["metadata"]["uid"], &response["details"]["uid"]];
     places.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
 }
 

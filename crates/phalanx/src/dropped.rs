@@ -16,15 +16,15 @@ const GATED_FIELDS: [(&str, &str, Gate); 4] = [
     ("Pod", "spec.schedulingGroup", Gate::GenericWorkload),
 ];
 
-/// One problem for each field that is in `wanted` and not in the server's `answer`, with its line in `manifest`. Values
+/// One problem for each field that is in `wanted` and not in the server's `response`, with its line in `manifest`. Values
 /// that mean nothing (null, zero, empty) are not reported, because a server may omit them. Fields that have one of the
 /// server's `warnings` are not reported again.
-pub fn fields(manifest: &Manifest, wanted: &Value, answer: &Value, warnings: &[String]) -> Vec<Problem> {
+pub fn fields(manifest: &Manifest, wanted: &Value, response: &Value, warnings: &[String]) -> Vec<Problem> {
     let mut paths = Vec::new();
     for (name, wanted) in wanted.as_object().into_iter().flatten() {
         // The server owns parts of the metadata, and a status is not applied.
         if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status") {
-            collect_missing(wanted, answer.get(name), name, &mut paths);
+            collect_missing(wanted, response.get(name), name, &mut paths);
         }
     }
     let kind = manifest.document["kind"].as_str().unwrap_or_default();
@@ -118,12 +118,12 @@ status: {active: 1}
 ";
         let manifest = &parse(Path::new("f"), text).unwrap()[0];
         let containers = json!([{"name": "a", "image": "b"}]);
-        let answer = json!({
+        let response = json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "spec": {"parallelism": 2, "template": {"spec": {"containers": containers}}},
         });
         let lines = |warnings: &[String]| -> Vec<String> {
-            fields(manifest, &manifest.document, &answer, warnings).iter().map(Problem::to_string).collect()
+            fields(manifest, &manifest.document, &response, warnings).iter().map(Problem::to_string).collect()
         };
         let all = lines(&[]);
         let dropped = "dropped by the server, so it has no effect";

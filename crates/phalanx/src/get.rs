@@ -80,15 +80,15 @@ pub async fn print(connection: &Connection, args: &GetArgs, out: &mut dyn Write)
     if args.watch {
         return request.watch(&selections[0], out).await;
     }
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for selection in &selections {
-        answers.push(request.fetch(selection).await?);
+        results.push(request.fetch(selection).await?);
     }
     match args.output {
-        None | Some(GetOutputFormat::Wide) => request.print_tables(&selections, &answers, out)?,
-        Some(format) => print_objects(format, &selections, &mut answers, out)?,
+        None | Some(GetOutputFormat::Wide) => request.print_tables(&selections, &results, out)?,
+        Some(format) => print_objects(format, &selections, &mut results, out)?,
     }
-    let missing: Vec<String> = answers.into_iter().flat_map(|answer| answer.missing).collect();
+    let missing: Vec<String> = results.into_iter().flat_map(|result| result.missing).collect();
     if missing.is_empty() { Ok(cli::EXIT_DONE) } else { Err(CommandError { code: cli::EXIT_FAILED, lines: missing }) }
 }
 
@@ -143,16 +143,16 @@ impl GetRequest<'_> {
                 api_request::list(client, &self.collection(selection.kind), &self.options(), self.accept()).await?;
             return Ok(FetchResult { found: vec![list], missing: Vec::new() });
         }
-        let mut answer = FetchResult { found: Vec::new(), missing: Vec::new() };
+        let mut result = FetchResult { found: Vec::new(), missing: Vec::new() };
         for name in &selection.names {
             let path = selection.kind.object_path(&self.connection.namespace, name);
             match api_request::get(client, &path, self.accept()).await {
-                Ok(object) => answer.found.push(object),
-                Err(kube::Error::Api(status)) if status.code == 404 => answer.missing.push(status.message),
+                Ok(object) => result.found.push(object),
+                Err(kube::Error::Api(status)) if status.code == 404 => result.missing.push(status.message),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(answer)
+        Ok(result)
     }
 
     fn printer(&self, kind: &ServedKind, several: bool) -> TablePrinter {
@@ -164,18 +164,18 @@ impl GetRequest<'_> {
     fn print_tables(
         &self,
         selections: &[ObjectSelection],
-        answers: &[FetchResult],
+        results: &[FetchResult],
         out: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let several = selections.iter().any(|selection| selection.kind != selections[0].kind);
         let mut is_first = true;
-        for (selection, answer) in selections.iter().zip(answers) {
+        for (selection, result) in selections.iter().zip(results) {
             let tables: Vec<ObjectTable> =
-                answer.found.iter().map(|found| ObjectTable::read(found, Timestamp::now())).collect();
+                result.found.iter().map(|found| ObjectTable::read(found, Timestamp::now())).collect();
             let rows: Vec<TableRow> = tables.iter().flat_map(|table| table.rows.clone()).collect();
             let columns = tables.first().map(|table| table.columns.clone()).unwrap_or_default();
             if rows.is_empty() {
-                if answer.missing.is_empty() {
+                if result.missing.is_empty() {
                     eprintln!("{}", self.no_resources_message(selection.kind));
                 }
                 continue;
@@ -228,8 +228,8 @@ impl GetRequest<'_> {
     }
 }
 
-fn is_empty(answer: &Value) -> bool {
-    let count = |field: &str| answer[field].as_array().map_or(0, Vec::len);
+fn is_empty(response: &Value) -> bool {
+    let count = |field: &str| response[field].as_array().map_or(0, Vec::len);
     count("items") + count("rows") == 0
 }
 
@@ -245,11 +245,11 @@ struct WatchPrinter<'a> {
 
 impl WatchPrinter<'_> {
     fn show(&mut self, event: CollectionEvent, out: &mut dyn Write) -> Result<(), CommandError> {
-        let (answer, is_gone) = match event {
-            CollectionEvent::Listed(answer) | CollectionEvent::Changed(answer) => (answer, false),
-            CollectionEvent::Deleted(answer) => (answer, true),
+        let (response, is_gone) = match event {
+            CollectionEvent::Listed(response) | CollectionEvent::Changed(response) => (response, false),
+            CollectionEvent::Deleted(response) => (response, true),
         };
-        let mut table = ObjectTable::read(&answer, Timestamp::now());
+        let mut table = ObjectTable::read(&response, Timestamp::now());
         let mut is_new: Vec<bool> = Vec::new();
         for row in &table.rows {
             let key = (row.namespace.clone(), row.name.clone());
@@ -268,7 +268,7 @@ impl WatchPrinter<'_> {
             }
             return Ok(self.printer.print(&table, out)?);
         };
-        let objects = objects_of(self.kind, vec![answer]);
+        let objects = objects_of(self.kind, vec![response]);
         for (object, _) in objects.into_iter().zip(is_new).filter(|(_, is_new)| *is_new) {
             if format == GetOutputFormat::Yaml && !std::mem::take(&mut self.is_first) {
                 writeln!(out, "---")?;
@@ -282,13 +282,13 @@ impl WatchPrinter<'_> {
 fn print_objects(
     format: GetOutputFormat,
     selections: &[ObjectSelection],
-    answers: &mut [FetchResult],
+    results: &mut [FetchResult],
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let is_single = matches!(selections, [one] if one.names.len() == 1);
     let mut all = Vec::new();
-    for (selection, answer) in selections.iter().zip(answers) {
-        let objects = objects_of(selection.kind, std::mem::take(&mut answer.found));
+    for (selection, result) in selections.iter().zip(results) {
+        let objects = objects_of(selection.kind, std::mem::take(&mut result.found));
         if format == GetOutputFormat::Name || is_single {
             for object in &objects {
                 print_object(format, selection.kind, object, out)?;
@@ -304,13 +304,13 @@ fn print_objects(
     Ok(out.flush()?)
 }
 
-/// The objects in `answers`, each with kind and apiVersion, without managed fields.
-fn objects_of(kind: &ServedKind, answers: Vec<Value>) -> Vec<Value> {
+/// The objects in `responses`, each with kind and apiVersion, without managed fields.
+fn objects_of(kind: &ServedKind, responses: Vec<Value>) -> Vec<Value> {
     let mut objects = Vec::new();
-    for mut answer in answers {
-        match answer.get_mut("items").and_then(Value::as_array_mut) {
+    for mut response in responses {
+        match response.get_mut("items").and_then(Value::as_array_mut) {
             Some(items) => objects.append(items),
-            None => objects.push(answer),
+            None => objects.push(response),
         }
     }
     for object in objects.iter_mut().filter_map(Value::as_object_mut) {

@@ -98,14 +98,14 @@ impl ServedKinds {
     pub async fn discover(client: &Client) -> Result<ServedKinds, Error> {
         let core = match api_request::get(client, "/api", DISCOVERY).await {
             Err(error) if is_not_found(&error) => return Ok(ServedKinds::built_in()),
-            answer => answer?,
+            response => response?,
         };
         let groups = api_request::get(client, "/apis", DISCOVERY).await?;
         let mut kinds = Vec::new();
-        for (answer, root) in [(core, "/api"), (groups, "/apis")] {
-            match answer["kind"].as_str() {
-                Some("APIGroupDiscoveryList") => kinds.extend(from_aggregated(&answer)),
-                _ => kinds.extend(discover_legacy(client, root, &answer).await?),
+        for (response, root) in [(core, "/api"), (groups, "/apis")] {
+            match response["kind"].as_str() {
+                Some("APIGroupDiscoveryList") => kinds.extend(from_aggregated(&response)),
+                _ => kinds.extend(discover_legacy(client, root, &response).await?),
             }
         }
         Ok(ServedKinds(kinds))
@@ -190,9 +190,9 @@ impl ServedKinds {
     }
 }
 
-fn from_aggregated(answer: &Value) -> Vec<ServedKind> {
+fn from_aggregated(response: &Value) -> Vec<ServedKind> {
     let mut kinds = Vec::new();
-    for group in items(&answer["items"]) {
+    for group in items(&response["items"]) {
         for version in items(&group["versions"]) {
             for resource in items(&version["resources"]) {
                 kinds.push(ServedKind {
@@ -211,27 +211,27 @@ fn from_aggregated(answer: &Value) -> Vec<ServedKind> {
 }
 
 /// The older form: a list of groups and versions, and one request for each of them.
-async fn discover_legacy(client: &Client, root: &str, answer: &Value) -> Result<Vec<ServedKind>, Error> {
+async fn discover_legacy(client: &Client, root: &str, response: &Value) -> Result<Vec<ServedKind>, Error> {
     let places: Vec<(String, String)> = if root == "/api" {
-        items(&answer["versions"]).map(|version| (String::new(), text(version))).collect()
+        items(&response["versions"]).map(|version| (String::new(), text(version))).collect()
     } else {
         let versions = |group: &Value| {
             let name = text(&group["name"]);
             let versions: Vec<String> = items(&group["versions"]).map(|version| text(&version["version"])).collect();
             versions.into_iter().map(move |version| (name.clone(), version))
         };
-        items(&answer["groups"]).flat_map(versions).collect()
+        items(&response["groups"]).flat_map(versions).collect()
     };
     let paths = places.iter().map(|(group, version)| match group.as_str() {
         "" => format!("{root}/{version}"),
         group => format!("{root}/{group}/{version}"),
     });
-    let answers =
+    let responses =
         join_all(paths.map(|path| async move { api_request::get(client, &path, api_request::JSON).await })).await;
     let mut kinds = Vec::new();
-    for ((group, version), answer) in places.iter().zip(answers) {
-        match answer {
-            Ok(answer) => kinds.extend(from_resource_list(group, version, &answer)),
+    for ((group, version), response) in places.iter().zip(responses) {
+        match response {
+            Ok(response) => kinds.extend(from_resource_list(group, version, &response)),
             // An extension server that is down must not make all other kinds unusable.
             Err(Error::Api(status)) if !group.is_empty() => {
                 eprintln!("warning: {group}/{version} cannot be listed: {}", status.message);
@@ -242,7 +242,7 @@ async fn discover_legacy(client: &Client, root: &str, answer: &Value) -> Result<
     Ok(kinds)
 }
 
-fn from_resource_list(group: &str, version: &str, answer: &Value) -> Vec<ServedKind> {
+fn from_resource_list(group: &str, version: &str, response: &Value) -> Vec<ServedKind> {
     let kind = |resource: &Value| {
         let kind = text(&resource["kind"]);
         let singular = Some(text(&resource["singularName"])).filter(|name| !name.is_empty());
@@ -256,7 +256,7 @@ fn from_resource_list(group: &str, version: &str, answer: &Value) -> Vec<ServedK
             kind,
         }
     };
-    items(&answer["resources"]).map(kind).filter(|kind| !kind.plural.contains('/')).collect()
+    items(&response["resources"]).map(kind).filter(|kind| !kind.plural.contains('/')).collect()
 }
 
 #[cfg(test)]

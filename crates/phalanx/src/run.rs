@@ -186,14 +186,14 @@ async fn priority_classes(plane: &ControlPlane) -> BTreeSet<String> {
 /// Why the server refuses the pods of Jobs, by the uid of the Job, found with a dry run. The reason stays valid, because
 /// all manifests are applied.
 async fn refused_templates(plane: &ControlPlane) -> BTreeMap<String, String> {
-    let (client, mut answers, mut refused) = (plane.client(), BTreeMap::new(), BTreeMap::new());
+    let (client, mut dry_runs, mut refused) = (plane.client(), BTreeMap::new(), BTreeMap::new());
     for job in plane.cache::<JobView>().all() {
         let Some(raw) = &job.spec.template.raw else { continue };
         let template: Value = serde_json::from_str(raw.get()).unwrap_or_default();
         let namespace = job.metadata.namespace.as_str();
-        // The answer depends on nothing else, and many Jobs may be equal.
-        let question = (namespace.to_owned(), template["spec"].to_string());
-        if !answers.contains_key(&question) {
+        // The response depends on nothing else, and many Jobs may be equal.
+        let pod_spec = (namespace.to_owned(), template["spec"].to_string());
+        if !dry_runs.contains_key(&pod_spec) {
             let pod = json!({
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}, "spec": template["spec"],
             });
@@ -204,9 +204,9 @@ async fn refused_templates(plane: &ControlPlane) -> BTreeMap<String, String> {
                 Err(kube::Error::Api(status)) if status.code == 403 => Some(status.message.clone()),
                 _ => None,
             };
-            answers.insert(question.clone(), reason);
+            dry_runs.insert(pod_spec.clone(), reason);
         }
-        if let Some(Some(message)) = answers.get(&question) {
+        if let Some(Some(message)) = dry_runs.get(&pod_spec) {
             let reason = message.split_once(" is forbidden: ").map_or(message.as_str(), |(_, reason)| reason);
             refused.insert(job.metadata.uid.clone(), reason.to_owned());
         }
@@ -241,7 +241,7 @@ async fn watch_until_ended(
     warnings.report(&events, &works).iter().for_each(|line| view.print_line(&format!("warning: {line}")));
     view.show(&works);
     view.finish();
-    // Without an answer in time the refusals are printed without remedies.
+    // Without a response in time the refusals are printed without remedies.
     _ = tokio::time::timeout(REMEDIES_TIMEOUT, add_remedies(plane, &mut works)).await;
     RunOutcome { works, ending, failed_component: failed_task, warnings: warnings.into_log() }
 }
@@ -255,7 +255,7 @@ async fn add_remedies(plane: &ControlPlane, works: &mut [TrackedWork]) {
     for work in works.iter_mut().filter(has_none).take(MAX_REMEDIES) {
         let Some(unit) = work.refusal.as_ref().map(|refusal| refusal.unit.clone()) else { continue };
         let placed = work.pods.iter().filter(|pod| pod.node_name().is_some()).cloned().collect();
-        let Ok(Some(explained)) = plane.answers().explain(unit, placed).await else { return };
+        let Ok(Some(explained)) = plane.scheduler().explain(unit, placed).await else { return };
         work.refusal = explained.refusal.or(work.refusal.take());
     }
 }
@@ -270,7 +270,7 @@ fn survey_caches(plane: &ControlPlane, facts: &ClusterFacts, ended_jobs: &mut En
         jobs: caches.get().all(),
         pod_groups: caches.get().all(),
         pods: caches.get().all(),
-        waiting: plane.answers().refusals(),
+        waiting: plane.scheduler().refusals(),
         facts: facts.clone(),
     };
     ended_jobs.add_to(&mut snapshot);

@@ -43,8 +43,8 @@ pub struct TableRow {
 
 impl ObjectTable {
     /// Reads a response: a table, a list or one object. Without a table the columns are NAME and AGE.
-    pub fn read(answer: &Value, now: Timestamp) -> ObjectTable {
-        if answer["kind"] == "Table" {
+    pub fn read(response: &Value, now: Timestamp) -> ObjectTable {
+        if response["kind"] == "Table" {
             let column = |head: &Value| TableColumn {
                 name: text(&head["name"]),
                 is_wide: head["priority"].as_i64().unwrap_or(0) > 0,
@@ -54,8 +54,8 @@ impl ObjectTable {
                 ..TableRow::from_metadata(&row["object"]["metadata"])
             };
             return ObjectTable {
-                columns: items(&answer["columnDefinitions"]).map(column).collect(),
-                rows: items(&answer["rows"]).map(row).collect(),
+                columns: items(&response["columnDefinitions"]).map(column).collect(),
+                rows: items(&response["rows"]).map(row).collect(),
             };
         }
         let columns = ["Name", "Age"].map(|name| TableColumn { name: name.to_owned(), is_wide: false }).to_vec();
@@ -64,9 +64,9 @@ impl ObjectTable {
             let age = age(&object["metadata"]["creationTimestamp"], now);
             TableRow { cells: vec![base.name.clone(), age], ..base }
         };
-        let rows = match answer["items"].as_array() {
+        let rows = match response["items"].as_array() {
             Some(objects) => objects.iter().map(row).collect(),
-            None => vec![row(answer)],
+            None => vec![row(response)],
         };
         ObjectTable { columns, rows }
     }
@@ -177,10 +177,10 @@ mod tests {
         "2026-01-02T00:00:00Z".parse().unwrap()
     }
 
-    fn printed(printer: &mut TablePrinter, answers: &[Value]) -> String {
+    fn printed(printer: &mut TablePrinter, responses: &[Value]) -> String {
         let mut out = Vec::new();
-        for answer in answers {
-            printer.print(&ObjectTable::read(answer, now()), &mut out).unwrap();
+        for response in responses {
+            printer.print(&ObjectTable::read(response, now()), &mut out).unwrap();
         }
         String::from_utf8(out).unwrap()
     }
@@ -219,8 +219,8 @@ y           pod/longer   12
     fn without_a_table_name_and_age_are_shown() {
         let object = json!({"kind": "Pod", "metadata": {"name": "a", "creationTimestamp": "2026-01-01T23:57:30Z"}});
         let list = json!({"kind": "PodList", "items": [object]});
-        for answer in [object, list] {
-            assert_eq!(printed(&mut TablePrinter::default(), &[answer]), "NAME   AGE\na      2m30s\n");
+        for response in [object, list] {
+            assert_eq!(printed(&mut TablePrinter::default(), &[response]), "NAME   AGE\na      2m30s\n");
         }
     }
 

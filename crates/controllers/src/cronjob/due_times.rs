@@ -42,7 +42,7 @@ pub fn due_times(cron_job: &CronJobView, last: Option<Timestamp>, now: Timestamp
     if latest.is_none() && next.is_none() {
         return Err(CronJobEvent::warning(
             "InvalidSchedule",
-            format!("invalid schedule: {text} : its time never comes"),
+            format!("invalid schedule: {text} : it has no next time"),
         ));
     }
     let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);

@@ -100,7 +100,7 @@ fn desired_conditions(found: &NamespaceContent) -> [Condition; 5] {
     }
     let left: Vec<String> =
         left.iter().map(|left| format!("{} has {} resource instances", left.kind, left.count)).collect();
-    let held: Vec<String> =
+    let remaining_finalizers: Vec<String> =
         finalizers.iter().map(|(finalizer, count)| format!("{finalizer} in {count} resource instances")).collect();
     [
         problem(
@@ -132,7 +132,7 @@ fn desired_conditions(found: &NamespaceContent) -> [Condition; 5] {
             "NamespaceFinalizersRemaining",
             ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
             ("SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: ".to_owned()),
-            &held,
+            &remaining_finalizers,
         ),
     ]
 }
@@ -212,9 +212,9 @@ mod tests {
         };
         let remaining = "Some resources are remaining: pods. has 2 resource instances".to_owned();
         assert_eq!(of(&first, "NamespaceContentRemaining"), ("True".to_owned(), remaining, at(1)));
-        let held =
+        let remaining_finalizers =
             "Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances".to_owned();
-        assert_eq!(of(&first, "NamespaceFinalizersRemaining").1, held);
+        assert_eq!(of(&first, "NamespaceFinalizersRemaining").1, remaining_finalizers);
         namespace.status.conditions = first;
         assert_eq!(conditions(&namespace, &pods(2), at(5)), None, "nothing new");
         let second = conditions(&namespace, &pods(1), at(5)).unwrap();

@@ -106,8 +106,8 @@ mod tests {
     #[test]
     fn ended_pods_beyond_the_threshold_are_deleted_evicted_and_oldest_first() {
         let ended = |name: &str, second: u32, reason: &str| {
-            let made = format!("2026-01-01T00:00:{second:02}Z");
-            let meta = json!({"name": name, "creationTimestamp": made});
+            let created = format!("2026-01-01T00:00:{second:02}Z");
+            let meta = json!({"name": name, "creationTimestamp": created});
             pod(json!({"metadata": meta, "status": {"phase": "Failed", "reason": reason}}))
         };
         let running = pod(json!({"metadata": {"name": "r"}, "status": {"phase": "Running"}}));

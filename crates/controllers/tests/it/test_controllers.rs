@@ -206,10 +206,10 @@ impl TestControllers {
         [of(&self.jobs), of(&self.workloads), of(&self.pod_groups), of(&self.pods)].concat()
     }
 
-    /// Waits until it holds, at most ten simulated minutes.
-    pub async fn eventually(&self, what: &str, holds: impl Fn(&TestControllers) -> bool) {
+    /// Waits until `is_reached`, at most ten simulated minutes.
+    pub async fn eventually(&self, what: &str, is_reached: impl Fn(&TestControllers) -> bool) {
         for _ in 0..6_000 {
-            if holds(self) {
+            if is_reached(self) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -215,7 +215,7 @@ fn a_job_without_objects_has_a_reason_and_its_namespace_need_not_exist() {
     assert_eq!(
         note(&delegated, ""),
         "Training t controls it, and its PodGroup is created from template workers of the Workload of Training t or of one \
-         owner of that"
+         of its owners"
     );
     assert_eq!(note("labels: {phalanx.dev/groups: disabled}", ""), "its label phalanx.dev/groups is disabled");
     let names = "schedulingGroup: {podGroupName: g},";

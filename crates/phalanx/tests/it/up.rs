@@ -151,8 +151,8 @@ pub async fn post(client: &Client, path: &str, body: Vec<u8>) -> Result<Value, k
     client.request(request.unwrap()).await
 }
 
-fn code(answer: Result<Value, kube::Error>) -> u16 {
-    match answer {
+fn code(response: Result<Value, kube::Error>) -> u16 {
+    match response {
         Ok(_) => 200,
         Err(kube::Error::Api(status)) => status.code,
         Err(other) => panic!("no response: {other}"),

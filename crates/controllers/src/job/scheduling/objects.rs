@@ -422,7 +422,7 @@ fn links(job: &JobView) -> Option<GroupAnnotations> {
     GroupAnnotations::read(|key| job.metadata.annotations.get(key).map(String::as_str))
 }
 
-/// The template for this Job's pods: the only one or, for a child, the one it names, at whatever depth.
+/// The template for this Job's pods: the only one or, for a child, the one it names, at any depth.
 // Upstream: only templates at the top level are found, so a child cannot belong to a group of groups.
 pub(super) fn template_of<'a>(
     job: &JobView,

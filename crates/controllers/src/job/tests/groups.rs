@@ -345,7 +345,7 @@ fn a_child_waits_for_its_parents_workload_and_then_creates_its_own_group() {
     assert_eq!(
         step_text(&step(&seen)),
         "wait 1s",
-        "write once, and no plain pods meanwhile; then its owners are looked at again"
+        "reported once, and no plain pods meanwhile; then its owners are looked up again"
     );
     let templates = json!([
         { "name": "driver", "schedulingPolicy": { "basic": {} } },
