@@ -9,7 +9,7 @@ use types::Random;
 pub struct Backoff {
     /// Delay after the first failure.
     pub initial: Duration,
-    /// No delay is longer.
+    /// The longest delay.
     pub max: Duration,
 }
 
@@ -17,11 +17,12 @@ impl Backoff {
     /// The delay after `failures` failures in a row; none after zero.
     pub fn delay(&self, failures: u32) -> Duration {
         let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
-        // Beyond 2^31 the maximum has long been reached; the shift must not overflow on the way there.
+        // Beyond 2^31 the maximum has long been reached, and the shift must not overflow.
         self.initial.saturating_mul(1 << doublings.min(31)).min(self.max)
     }
 
-    /// Like [`Backoff::delay`], somewhere in its upper half, so that clients that failed together do not return together.
+    /// Like [`Backoff::delay`], but random in its upper half, so that clients that failed together do not retry
+    /// together.
     pub fn jittered(&self, failures: u32, random: &Random) -> Duration {
         let delay = self.delay(failures);
         let half = u64::try_from(delay.as_micros() / 2).unwrap_or(u64::MAX - 1);
@@ -45,8 +46,8 @@ mod tests {
     fn jitter_stays_in_the_upper_half() {
         let backoff = Backoff { initial: Duration::from_millis(200), max: Duration::from_secs(1) };
         let random = Random::seeded(1);
-        let drawn: Vec<Duration> = (0..100).map(|_| backoff.jittered(1, &random)).collect();
-        assert!(drawn.iter().all(|d| (Duration::from_millis(100)..=Duration::from_millis(200)).contains(d)));
-        assert!(drawn.iter().any(|d| *d != drawn[0]), "a hundred draws are not all alike");
+        let delays: Vec<Duration> = (0..100).map(|_| backoff.jittered(1, &random)).collect();
+        assert!(delays.iter().all(|d| (Duration::from_millis(100)..=Duration::from_millis(200)).contains(d)));
+        assert!(delays.iter().any(|d| *d != delays[0]), "a hundred delays are not all equal");
     }
 }

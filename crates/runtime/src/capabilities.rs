@@ -1,4 +1,5 @@
-//! Which kinds the server has, as its discovery says: at the start, after every loss of the server, and now and then.
+//! The kinds that the server serves, from discovery: read at the start, after every loss of the server, and
+//! periodically.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -16,30 +17,30 @@ use crate::discovery::{self, ApiGroup, ApiResourceList, GroupVersion};
 use crate::failure::{is_not_found, message};
 use crate::reachability::Reachability;
 
-/// A server that is changed is mostly lost for a moment, which is noticed; this is for the others.
+/// A server that is upgraded is mostly unreachable for a moment, which is noticed. This is for the other cases.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 const BACKOFF: Backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
 
-/// What the server can do. Clones know the same.
+/// The kinds of the server. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// `None` until the server has been asked.
+    /// `None` until discovery was read.
     served_kinds: watch::Receiver<Option<ServedKinds>>,
-    /// Keeps open what nobody will ever change.
+    /// Keeps the channel of a constant value open.
     _sender: Option<Arc<watch::Sender<Option<ServedKinds>>>>,
 }
 
 /// The kinds that a server serves, by group and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServedKinds {
-    /// All that anybody could ask for: the server is our own.
+    /// Every kind: the server is our own.
     Everything,
     /// These, as `group/version` and kind.
     Listed(BTreeSet<(String, String)>),
 }
 
 impl ServedKinds {
-    /// Whether `resource` is served in the version that our own code speaks.
+    /// Whether `resource` is served in the version that our code uses.
     pub fn has(&self, resource: &ApiResource) -> bool {
         match self {
             ServedKinds::Everything => true,
@@ -51,11 +52,12 @@ impl ServedKinds {
 impl Capabilities {
     /// A server that has every kind.
     pub fn everything() -> Capabilities {
-        let (held, served) = watch::channel(Some(ServedKinds::Everything));
-        Capabilities { served_kinds: served, _sender: Some(Arc::new(held)) }
+        let (known, served) = watch::channel(Some(ServedKinds::Everything));
+        Capabilities { served_kinds: served, _sender: Some(Arc::new(known)) }
     }
 
-    /// What the server of `client` has in `groups`, and the task that must be polled for it to be known and to stay true.
+    /// The kinds that the server of `client` has in `groups`, and the task that keeps them up to date. The task must be
+    /// polled.
     pub fn of(
         client: Client,
         groups: &'static [&'static str],
@@ -66,20 +68,20 @@ impl Capabilities {
         (Capabilities { served_kinds: served, _sender: None }, poll(client, groups, reachability, random, sender))
     }
 
-    /// Returns once the server has been asked.
+    /// Returns once discovery was read.
     pub async fn wait_until_known(&mut self) {
         if self.served_kinds.wait_for(Option::is_some).await.is_err() {
-            // Nobody will ever ask it; who waits for that waits.
+            // The value never changes, so this waits forever.
             std::future::pending().await
         }
     }
 
-    /// Whether the server has `resource`; one that has not been asked yet has nothing.
+    /// Whether the server serves `resource`; false until discovery was read.
     pub fn serves(&self, resource: &ApiResource) -> bool {
         self.served_kinds.borrow().as_ref().is_some_and(|served| served.has(resource))
     }
 
-    /// Returns when the server serves other kinds than when this or [`Capabilities::wait_until_known`] last returned.
+    /// Returns when the served kinds have changed since this or [`Capabilities::wait_until_known`] last returned.
     pub async fn wait_for_change(&mut self) {
         if self.served_kinds.changed().await.is_err() {
             std::future::pending().await
@@ -100,9 +102,9 @@ async fn poll(
         match discover(&client, groups).await {
             Ok(served) => {
                 failures = 0;
-                sender.send_if_modified(|held| {
-                    let is_news = held.as_ref() != Some(&served);
-                    *held = Some(served);
+                sender.send_if_modified(|known| {
+                    let is_news = known.as_ref() != Some(&served);
+                    *known = Some(served);
                     is_news
                 });
                 tokio::select! {
@@ -126,7 +128,7 @@ async fn discover(client: &Client, groups: &[&str]) -> Result<ServedKinds, Error
         let Some(ApiGroup { versions, .. }) = get_optional(client, &format!("/apis/{group}")).await? else { continue };
         for GroupVersion { group_version } in versions {
             let found: Option<ApiResourceList> = get_optional(client, &format!("/apis/{group_version}")).await?;
-            // Subresources are listed as well, under the kind of what they take.
+            // Subresources are listed as well, with the kind of their body.
             let whole = found.into_iter().flat_map(|found| found.resources).filter(|found| !found.name.contains('/'));
             kinds.extend(whole.map(|found| (group_version.clone(), found.kind)));
         }
@@ -134,7 +136,7 @@ async fn discover(client: &Client, groups: &[&str]) -> Result<ServedKinds, Error
     Ok(ServedKinds::Listed(kinds))
 }
 
-/// `None` where the server has nothing of the kind.
+/// `None` if the document does not exist.
 async fn get_optional<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Option<T>, Error> {
     match discovery::get_document(client, path).await {
         Ok(found) => Ok(Some(found)),

@@ -1,4 +1,4 @@
-//! Wall time on tokio's clock, and what to do where the two part.
+//! Wall time on tokio's clock, and detection of steps of the system clock.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use types::{Clock, Timestamp};
 
 /// How often two clocks are compared.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Clocks that are further apart than this were set.
+/// A larger difference means that the clock was set.
 const MAX_DRIFT: Duration = Duration::from_secs(1);
 
-/// Tells the time as an origin plus what tokio's clock has counted since, so that objects' times and sleeps agree:
-/// on the paused clock both jump together.
+/// The time of an origin plus the time that tokio's clock has counted since, so that timestamps and sleeps agree: on
+/// the paused clock both advance together.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     origin: Timestamp,
@@ -31,9 +31,9 @@ impl Clock for TokioClock {
     }
 }
 
-/// Returns when somebody has set `clock`: since this was called it has moved on by more or less than tokio's, on which
-/// everybody sleeps. Whoever sleeps until a time of `clock` has to look again then, at most some seconds late. On clocks
-/// that share their origin it never returns.
+/// Returns when `clock` was set: since the call it has advanced by more or less than tokio's clock, which all sleeps
+/// use. A sleep until a time of `clock` must then be computed again; the delay is at most some seconds. For clocks with
+/// the same origin it never returns.
 pub async fn wait_for_clock_step(clock: &dyn Clock) {
     let (wall, own) = (clock.now(), Instant::now());
     loop {
@@ -68,14 +68,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_was_set_is_noticed_within_seconds_and_one_that_goes_right_is_not() {
+    async fn a_clock_step_is_noticed_within_seconds() {
         for step in [3600, -3600, 5, 0] {
             let clock =
                 SettableClock(TokioClock::starting_at(Timestamp::UNIX_EPOCH + Duration::from_secs(7200)), 0.into());
             let mut set = std::pin::pin!(wait_for_clock_step(&clock));
             assert!(set.as_mut().now_or_never().is_none());
             advance(Duration::from_secs(3600)).await;
-            assert!(set.as_mut().now_or_never().is_none(), "it goes right");
+            assert!(set.as_mut().now_or_never().is_none(), "no step yet");
             clock.1.store(step, Ordering::Relaxed);
             advance(CHECK_INTERVAL).await;
             assert_eq!(set.now_or_never().is_some(), step != 0, "{step}");

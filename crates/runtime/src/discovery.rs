@@ -1,4 +1,4 @@
-//! What a server says it serves, as far as it is read.
+//! Discovery documents of a server, with the fields that are used here.
 
 use kube::{Client, Error};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use crate::request;
 /// `/apis`.
 #[derive(Deserialize)]
 pub struct ApiGroupList {
-    /// In the order in which the server tells of them.
+    /// In the order of the server.
     pub groups: Vec<ApiGroup>,
 }
 
@@ -23,7 +23,7 @@ pub struct ApiGroup {
     pub name: String,
     /// All versions that are served.
     pub versions: Vec<GroupVersion>,
-    /// The version to be used by who does not care.
+    /// The preferred version.
     pub preferred_version: GroupVersion,
 }
 
@@ -47,22 +47,22 @@ pub struct ApiResourceList {
 pub struct ApiResource {
     /// Plural, as in the path.
     pub name: String,
-    /// Kind of what it takes and gives.
+    /// Kind of its objects or of the body of a subresource.
     pub kind: String,
-    /// Whether objects live in a namespace.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// What can be done.
+    /// The supported verbs.
     #[serde(default)]
     pub verbs: Vec<String>,
 }
 
-/// Reads a document of discovery at `path`.
+/// Reads a discovery document at `path`.
 pub async fn get_document<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, Error> {
     serde_json::from_slice(&request::get(client, path).await?).map_err(Error::SerdeError)
 }
 
-/// Where the object of this kind and name is, which somebody has written down; `None` where the server has no such kind,
-/// or where no object can be called so.
+/// The path of the object of this kind and name, from a reference that a user wrote. `None` if the server does not
+/// serve the kind, or if the name is not valid in a path.
 pub async fn object_path(
     client: &Client,
     api_version: &str,
@@ -78,7 +78,7 @@ pub async fn object_path(
         Err(error) if is_not_found(&error) => return Ok(None),
         found => found?,
     };
-    // Subresources are listed as well, under the kind of what they take.
+    // Subresources are listed as well, with the kind of their body.
     let whole = found.resources.into_iter().find(|found| found.kind == kind && !found.name.contains('/'));
     Ok(whole.map(|ApiResource { name: plural, namespaced, .. }| {
         let within = if namespaced { format!("/namespaces/{}", key.namespace) } else { String::new() };
@@ -86,7 +86,7 @@ pub async fn object_path(
     }))
 }
 
-/// Whether `text` is one segment of a path as it stands. What a user wrote must not lead to another request than is meant.
+/// Whether `text` is a single path segment. A value that a user wrote must not change the path of the request.
 pub fn is_path_segment(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
     !matches!(text, "" | "." | "..") && text.bytes().all(is_plain)
@@ -97,7 +97,7 @@ mod tests {
     use super::is_path_segment;
 
     #[test]
-    fn what_would_lead_elsewhere_is_no_segment() {
+    fn values_that_change_the_path_are_not_segments() {
         for (text, want) in [
             ("trainer", true),
             ("batch", true),

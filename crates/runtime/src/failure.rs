@@ -1,9 +1,9 @@
-//! What an error of the API server asks of its caller: do the work again, or tell the user?
+//! What the caller must do about an error of the API server: retry, or report it to the user.
 
 use kube::Error;
 
-/// Whether the same work may succeed later: the object has moved on (409 Conflict), or the server is busy, restarting
-/// or out of reach. Everything else is for the user.
+/// Whether a retry may succeed: the object has changed (409 Conflict), or the server is busy, restarting or
+/// unreachable. Everything else is reported to the user.
 pub fn is_retriable(error: &Error) -> bool {
     match error {
         Error::Api(status) => is_conflict(error) || matches!(status.code, 429 | 500 | 502 | 503 | 504),
@@ -12,8 +12,8 @@ pub fn is_retriable(error: &Error) -> bool {
     }
 }
 
-/// Whether the write may have been done all the same: the answer was lost, or is not one that a server gives only when
-/// it has done nothing.
+/// Whether the write may have been applied: the response was lost, or it is not one that a server sends only when it
+/// has applied nothing.
 pub fn is_uncertain(error: &Error) -> bool {
     match error {
         Error::Api(status) => !matches!(status.code, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422 | 429),
@@ -24,40 +24,40 @@ pub fn is_uncertain(error: &Error) -> bool {
 
 /// Whether the object has changed since it was read.
 pub fn is_conflict(error: &Error) -> bool {
-    // Both share code 409; only the reason tells a lost race from a taken name.
+    // Both have code 409. Only the reason distinguishes a conflict from an existing name.
     matches!(error, Error::Api(status) if status.code == 409 && status.reason != "AlreadyExists")
 }
 
-/// Whether the object is not there.
+/// Whether the object does not exist.
 pub fn is_not_found(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 404)
 }
 
-/// Whether the name is taken.
+/// Whether the name exists already.
 pub fn is_already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists")
 }
 
-/// Whether the server no longer knows the revision or continue token that was asked for (410): list anew.
+/// Whether the requested revision or continue token is compacted (410): list again.
 pub fn is_expired(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 410)
 }
 
-/// Whether nothing can be created because the namespace is being deleted. It will never take anything again.
+/// Whether nothing can be created because the namespace is being deleted. It never accepts objects again.
 pub fn is_namespace_terminating(error: &Error) -> bool {
     let Error::Api(status) = error else { return false };
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// What the server said, without the rest of its `Status`, or what kept it from saying anything; for messages that
-/// people read.
+/// The message of the server without the rest of its `Status`, or the reason why there is no response; for logs and
+/// messages.
 pub fn message(error: &Error) -> String {
     if let Error::Api(status) = error
         && !status.message.is_empty()
     {
         return status.message.clone();
     }
-    // The innermost error says what happened; the ones around it say only that something did.
+    // The innermost error has the cause; the outer ones only say that something failed.
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;
@@ -71,7 +71,7 @@ mod tests {
     use kube::core::Status;
 
     #[test]
-    fn codes_and_reasons_say_what_to_do() {
+    fn codes_and_reasons_decide_what_to_do() {
         //                                   conflict, exists, not found, retriable
         for (code, reason, want) in [
             (409, "Conflict", (true, false, false, true)),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_clear_no_says_that_nothing_was_written() {
+    fn only_a_clear_refusal_means_that_nothing_was_written() {
         for (code, want) in
             [(403, false), (404, false), (422, false), (429, false), (409, true), (500, true), (504, true)]
         {

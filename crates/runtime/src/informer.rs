@@ -16,18 +16,18 @@ pub struct Cache<V: View>(Arc<CacheInner<V>>);
 
 struct CacheInner<V: View> {
     state: Mutex<CacheState<V>>,
-    /// Wakes everyone who waits for a change, a revision or the first list.
+    /// Wakes all tasks that wait for a change, a revision or the first list.
     changed: Notify,
 }
 
 struct CacheState<V: View> {
     objects: BTreeMap<Arc<ObjectKey>, Arc<V>>,
     indexes: Vec<CacheIndex<V>>,
-    /// The highest revision seen on any object, bookmark or list: every write up to it shows.
+    /// The highest revision of any object, bookmark or list: every write up to it is in the cache.
     revision: Revision,
-    /// Whether a first list has been folded in.
+    /// Whether a first list has been applied.
     synced: bool,
-    /// How often it was said that the cache is wrong, and how many of those times a later list has answered.
+    /// How often the cache was reported to be wrong, and how many of these reports a later list has resolved.
     invalidations: u64,
     revalidations: u64,
     /// Changes that some cursor has not read yet; the first one has position `log_start`.
@@ -44,44 +44,44 @@ struct CacheIndex<V> {
     entries: BTreeMap<Box<str>, IndexBucket<V>>,
 }
 
-/// The objects under one value, in key order, never none.
+/// The objects under one value, in key order; at least one.
 enum IndexBucket<V> {
-    /// Under most values of most indexes: no room for more.
+    /// Most values have a single object: no further allocation.
     One(Arc<ObjectKey>, Arc<V>),
     /// At least two.
     Many(BTreeMap<Arc<ObjectKey>, Arc<V>>),
 }
 
-/// One object before and after. Created: `old` is `None`; deleted: `new` is `None`. Both always have the same uid:
-/// an object that was deleted and created again unseen is told as two changes.
+/// One object before and after. Created: `old` is `None`; deleted: `new` is `None`. Both always have the same uid: an
+/// object that was deleted and created again between two events is reported as two changes.
 #[derive(Debug)]
 pub struct CacheChange<V> {
-    /// What the cache held before.
+    /// The previous state in the cache.
     pub old: Option<Arc<V>>,
-    /// What it holds now.
+    /// The new state in the cache.
     pub new: Option<Arc<V>>,
 }
 
 impl<V> CacheChange<V> {
-    /// The newest state there is: the one after, or for a deletion the one before.
+    /// The latest state: the new one, or for a deletion the old one.
     pub fn latest(&self) -> &Arc<V> {
-        self.new.as_ref().or(self.old.as_ref()).expect("a change has a state before or after")
+        self.new.as_ref().or(self.old.as_ref()).expect("a change has an old or a new state")
     }
 }
 
-// Not derived: a change is two pointers, cloneable whatever the view is.
+// Not derived: a change is two pointers, cloneable for every view.
 impl<V> Clone for CacheChange<V> {
     fn clone(&self) -> Self {
         CacheChange { old: self.old.clone(), new: self.new.clone() }
     }
 }
 
-/// One event of a watch, ready to be folded in.
+/// One event of a watch, decoded.
 #[derive(Debug)]
 pub enum CacheEvent<V> {
-    /// The object now looks like this.
+    /// The object was created or changed.
     Put(V),
-    /// The object is gone.
+    /// The object was deleted.
     Deleted(ObjectKey),
 }
 
@@ -114,7 +114,7 @@ impl<V: View> Cache<V> {
         self.lock().objects.values().cloned().collect()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.lock().objects.len()
     }
@@ -124,7 +124,7 @@ impl<V: View> Cache<V> {
         self.lock().objects.is_empty()
     }
 
-    /// The objects found under `value`, in key order. The cache must have been made with `index`.
+    /// The objects with `value`, in key order. The cache must have been created with `index`.
     pub fn by_index(&self, index: &Index<V>, value: &str) -> Vec<Arc<V>> {
         match self.lock().bucket(index, value) {
             None => Vec::new(),
@@ -133,7 +133,7 @@ impl<V: View> Cache<V> {
         }
     }
 
-    /// How many objects there are under `value`, without looking at them. The cache must have been made with `index`.
+    /// The number of objects with `value`. The cache must have been created with `index`.
     pub fn count(&self, index: &Index<V>, value: &str) -> usize {
         match self.lock().bucket(index, value) {
             None => 0,
@@ -142,31 +142,31 @@ impl<V: View> Cache<V> {
         }
     }
 
-    /// The highest revision seen: every write to this kind up to it shows.
+    /// The highest revision: every write to this kind up to it is in the cache.
     pub fn revision(&self) -> Revision {
         self.lock().revision
     }
 
-    /// Whether a first list has been folded in.
+    /// Whether a first list has been applied.
     pub fn is_synced(&self) -> bool {
         self.lock().synced
     }
 
-    /// Returns once a first list has been folded in.
+    /// Returns once a first list has been applied.
     pub async fn wait_for_sync(&self) {
         self.wait_until(|state| state.synced).await;
     }
 
-    /// Returns once every write up to `revision` shows: what one reads then includes one's own write.
+    /// Returns once every write up to `revision` is in the cache, such as the caller's own write.
     pub async fn wait_for_revision(&self, revision: Revision) {
         self.wait_until(|state| state.revision >= revision).await;
     }
 
-    /// Returns once every write up to `revision` shows, or `holds` does. A revision is one number for all kinds, and where
-    /// nothing of this kind is written any more a bookmark brings it up, which may take a minute.
+    /// Returns once every write up to `revision` is in the cache, or `holds` returns true. A revision is one number for
+    /// all kinds. When nothing of this kind is written, only a bookmark advances it, which may take a minute.
     pub async fn wait_for_revision_or(&self, revision: Revision, holds: impl Fn() -> bool) {
         loop {
-            // Made before the check: a change between the check and the await is not missed.
+            // Created before the check, so that a change between the check and the await is not missed.
             let changed = self.0.changed.notified();
             if holds() || self.lock().revision >= revision {
                 return;
@@ -175,30 +175,31 @@ impl<V: View> Cache<V> {
         }
     }
 
-    /// Says that the cache is wrong although it has come far enough, and returns once a list that was read after this
-    /// has been folded in. An event was lost on the way, which no server does by itself; waiting would not bring it back.
+    /// Reports that the cache is wrong although its revision is high enough, and returns once a list that was read
+    /// after this call has been applied. An event was lost, which a correct server never does; waiting would not bring
+    /// it back.
     pub async fn relist(&self) {
         let mine = {
             let mut state = self.lock();
             state.invalidations += 1;
             state.invalidations
         };
-        tracing::warn!("the cache of {} lacks something that the server has: listing anew", V::RESOURCE.plural);
+        tracing::warn!("the cache of {} lacks an object of the server: listing again", V::RESOURCE.plural);
         self.0.changed.notify_waiters();
         self.wait_until(|state| state.revalidations >= mine).await;
     }
 
-    /// How often the cache was said to be wrong so far: a list that begins now clears up that many.
+    /// How often the cache was reported to be wrong: a list that begins now resolves that many reports.
     pub(crate) fn invalidations(&self) -> u64 {
         self.lock().invalidations
     }
 
-    /// Returns once the cache has been said to be wrong and no list has cleared it up.
+    /// Returns once the cache was reported to be wrong and no list has resolved it.
     pub(crate) async fn wait_until_invalidated(&self) {
         self.wait_until(|state| state.invalidations > state.revalidations).await;
     }
 
-    /// A list that began after so many doubts has been folded in.
+    /// A list that began after this many reports has been applied.
     pub(crate) fn mark_revalidated(&self, doubts: u64) {
         let mut state = self.lock();
         state.revalidations = state.revalidations.max(doubts);
@@ -206,7 +207,7 @@ impl<V: View> Cache<V> {
         self.0.changed.notify_waiters();
     }
 
-    /// A cursor that first returns every object there is as a change from nothing, then every change after.
+    /// A cursor that first returns every object as a created one, then every later change.
     pub fn subscribe(&self) -> Cursor<V> {
         let mut state = self.lock();
         let id = state.next_cursor;
@@ -217,8 +218,8 @@ impl<V: View> Cache<V> {
         Cursor { cache: Cache(self.0.clone()), id, initial }
     }
 
-    /// Folds in events of a watch, in order, and moves the revision to at least `revision`. An event that was overtaken
-    /// by a later one of the same object changes nothing.
+    /// Applies events of a watch, in order, and moves the revision to at least `revision`. An event that is older than
+    /// the cached object changes nothing.
     pub fn apply_events(&self, events: impl IntoIterator<Item = CacheEvent<V>>, revision: Revision) {
         let mut state = self.lock();
         for event in events {
@@ -233,17 +234,17 @@ impl<V: View> Cache<V> {
         self.0.changed.notify_waiters();
     }
 
-    /// Folds in a whole list read at `revision`: what is neither in it nor among `unread` is gone. `unread` names
-    /// objects that are in the list but could not be decoded; of those the last known state stays.
+    /// Applies a whole list read at `revision`: objects that are neither in it nor in `unread` are removed. `unread`
+    /// has the objects of the list that could not be decoded; their last known state stays.
     pub fn replace(&self, objects: Vec<V>, unread: &BTreeSet<ObjectKey>, revision: Revision) {
         let mut state = self.lock();
-        // The first list finds nothing that could be gone, and it is the long one that everybody waits for.
+        // The first list removes nothing, and it is the long one for which all components wait.
         let is_first = state.objects.is_empty();
         if !is_first {
             let listed: BTreeSet<ObjectKey> = objects.iter().map(|object| object.meta().key()).collect();
-            let held = state.objects.keys();
-            let gone = held.filter(|key| !listed.contains(&***key) && !unread.contains(&***key));
-            for key in gone.cloned().collect::<Vec<_>>() {
+            let cached = state.objects.keys();
+            let removed = cached.filter(|key| !listed.contains(&***key) && !unread.contains(&***key));
+            for key in removed.cloned().collect::<Vec<_>>() {
                 state.remove(&key);
             }
         }
@@ -264,7 +265,7 @@ impl<V: View> Cache<V> {
 
     async fn wait_until(&self, holds: impl Fn(&CacheState<V>) -> bool) {
         loop {
-            // Made before the check: a change between the check and the await is not missed.
+            // Created before the check, so that a change between the check and the await is not missed.
             let changed = self.0.changed.notified();
             if holds(&self.lock()) {
                 return;
@@ -277,7 +278,7 @@ impl<V: View> Cache<V> {
 impl<V: View> CacheState<V> {
     fn bucket(&self, index: &Index<V>, value: &str) -> Option<&IndexBucket<V>> {
         let Some(indexed) = self.indexes.iter().find(|indexed| indexed.index.name == index.name) else {
-            panic!("the cache of {} was made without index {}", V::RESOURCE.plural, index.name)
+            panic!("the cache of {} was created without index {}", V::RESOURCE.plural, index.name)
         };
         indexed.entries.get(value)
     }
@@ -288,22 +289,22 @@ impl<V: View> CacheState<V> {
 
     fn has_same_version(&self, object: &V) -> bool {
         let meta = object.meta();
-        self.objects
-            .get(&meta.key())
-            .is_some_and(|held| held.meta().uid == meta.uid && held.meta().resource_version == meta.resource_version)
+        self.objects.get(&meta.key()).is_some_and(|cached| {
+            cached.meta().uid == meta.uid && cached.meta().resource_version == meta.resource_version
+        })
     }
 
     fn has_newer_version(&self, object: &V) -> bool {
         let meta = object.meta();
-        self.objects
-            .get(&meta.key())
-            .is_some_and(|held| held.meta().uid == meta.uid && held.meta().resource_version > meta.resource_version)
+        self.objects.get(&meta.key()).is_some_and(|cached| {
+            cached.meta().uid == meta.uid && cached.meta().resource_version > meta.resource_version
+        })
     }
 
     fn put(&mut self, object: V) {
         self.revision = self.revision.max(object.meta().resource_version);
         let (key, new) = (object.meta().key(), Arc::new(object));
-        if self.objects.get(&key).is_some_and(|held| held.meta().uid != new.meta().uid) {
+        if self.objects.get(&key).is_some_and(|cached| cached.meta().uid != new.meta().uid) {
             self.remove(&key);
         }
         let (key, old) = match self.objects.get_key_value(&key) {
@@ -336,7 +337,7 @@ impl<V: View> CacheState<V> {
         let position = *self.cursors.get(&id).expect("a live cursor is registered");
         let change = self.log.get(usize::try_from(position - self.log_start).ok()?)?.clone();
         self.cursors.insert(id, position + 1);
-        // Only the slowest cursor holds the log back.
+        // Only the slowest cursor keeps the log from being trimmed.
         if position == self.log_start {
             self.trim();
         }
@@ -377,16 +378,16 @@ impl<V> IndexBucket<V> {
     fn put(&mut self, key: &Arc<ObjectKey>, object: &Arc<V>) {
         let new = (key.clone(), object.clone());
         match self {
-            IndexBucket::One(held, old) if *held == new.0 => *old = new.1,
-            IndexBucket::One(held, other) => *self = IndexBucket::Many([(held.clone(), other.clone()), new].into()),
+            IndexBucket::One(cached, old) if *cached == new.0 => *old = new.1,
+            IndexBucket::One(cached, other) => *self = IndexBucket::Many([(cached.clone(), other.clone()), new].into()),
             IndexBucket::Many(objects) => drop(objects.insert(new.0, new.1)),
         }
     }
 
-    /// Takes the object at `key` out; whether none is left.
+    /// Removes the object at `key`; returns whether none is left.
     fn remove(&mut self, key: &ObjectKey) -> bool {
         match self {
-            IndexBucket::One(held, _) => **held == *key,
+            IndexBucket::One(cached, _) => **cached == *key,
             IndexBucket::Many(objects) => {
                 objects.remove(key);
                 if objects.len() == 1
@@ -400,7 +401,7 @@ impl<V> IndexBucket<V> {
     }
 }
 
-// Not derived: cloning shares the cache, whatever the view is.
+// Not derived: cloning shares the cache, for every view.
 impl<V: View> Clone for Cache<V> {
     fn clone(&self) -> Self {
         Cache(self.0.clone())
@@ -415,13 +416,13 @@ impl<V: View> fmt::Debug for Cache<V> {
     }
 }
 
-/// A reader's place in the changes of one cache. While it lives, the log keeps what it has not read; a cursor that is
-/// no longer read must be dropped.
+/// A reader's position in the changes of one cache. While it exists, the log keeps the changes that it has not read; a
+/// cursor that is no longer read must be dropped.
 #[derive(Debug)]
 pub struct Cursor<V: View> {
     cache: Cache<V>,
     id: u64,
-    /// What the cache held when the cursor was made.
+    /// The objects of the cache when the cursor was created.
     initial: std::vec::IntoIter<Arc<V>>,
 }
 
@@ -429,7 +430,7 @@ impl<V: View> Cursor<V> {
     /// The next change, waiting for one. Cancel safe: a change is read when this returns, not before.
     pub async fn next(&mut self) -> CacheChange<V> {
         loop {
-            // Made before the check: a change between the check and the await is not missed.
+            // Created before the check, so that a change between the check and the await is not missed.
             let shared = self.cache.0.clone();
             let changed = shared.changed.notified();
             if let Some(change) = self.try_next() {
@@ -499,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_sees_what_there_was_and_then_every_change() {
+    fn a_cursor_returns_the_existing_objects_and_then_every_change() {
         let cache = Cache::new(&[]);
         cache.replace(vec![pod("b", "", 2), pod("a", "", 1)], &BTreeSet::new(), Revision(3));
         let mut cursor = cache.subscribe();
@@ -513,19 +514,19 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_was_overtaken_changes_nothing() {
+    fn an_outdated_event_changes_nothing() {
         let cache = Cache::new(&[]);
         cache.apply_events([CacheEvent::Put(pod("a", "n1", 4)), CacheEvent::Put(pod("a", "", 3))], Revision(4));
-        let held = cache.get(&ObjectKey::new("ns", "a")).expect("it is there");
-        assert_eq!(held.spec.node_name, "n1");
-        // A server that was set back has older revisions; its list counts all the same.
+        let cached = cache.get(&ObjectKey::new("ns", "a")).expect("it is there");
+        assert_eq!(cached.spec.node_name, "n1");
+        // A restored server has older revisions, but its list still applies.
         cache.replace(vec![pod("a", "", 2)], &BTreeSet::new(), Revision(2));
-        let held = cache.get(&ObjectKey::new("ns", "a")).expect("it is there");
-        assert_eq!(held.spec.node_name, "");
+        let cached = cache.get(&ObjectKey::new("ns", "a")).expect("it is there");
+        assert_eq!(cached.spec.node_name, "");
     }
 
     #[test]
-    fn a_relist_tells_only_what_differs() {
+    fn a_relist_reports_only_differences() {
         let cache = Cache::new(&[]);
         let mut cursor = cache.subscribe();
         let first = vec![pod("a", "", 1), pod("b", "", 2), pod("c", "", 3), pod("d", "", 4)];
@@ -535,7 +536,7 @@ mod tests {
         reborn.metadata.uid = "another".into();
         let unread = BTreeSet::from([ObjectKey::new("ns", "d")]);
         cache.replace(vec![pod("b", "", 8), reborn, pod("a", "", 1)], &unread, Revision(9));
-        assert_eq!(drain(&mut cursor), "~b -c +c", "a is the same, d could not be read");
+        assert_eq!(drain(&mut cursor), "~b -c +c", "a is the same, d could not be decoded");
         cache.replace(vec![pod("b", "", 8)], &BTreeSet::new(), Revision(10));
         assert_eq!(drain(&mut cursor), "-a -c -d");
     }
@@ -556,19 +557,19 @@ mod tests {
     }
 
     #[test]
-    fn the_log_keeps_only_what_a_live_cursor_has_not_read() {
+    fn the_log_keeps_only_changes_that_a_live_cursor_has_not_read() {
         let cache = Cache::new(&[]);
         let (mut fast, slow) = (cache.subscribe(), cache.subscribe());
         cache.apply_events((0..10).map(|n| CacheEvent::Put(pod(&format!("p{n}"), "", n + 1))), Revision(10));
         drain(&mut fast);
-        assert_eq!(cache.lock().log.len(), 10, "the slow cursor holds it");
+        assert_eq!(cache.lock().log.len(), 10, "the slow cursor keeps it");
         drop(slow);
         assert_eq!(cache.lock().log.len(), 0);
         cache.apply_events([CacheEvent::Put(pod("last", "", 11))], Revision(11));
         assert_eq!(drain(&mut fast), "+last");
-        assert_eq!(cache.lock().log.len(), 0, "what all have read is not kept");
+        assert_eq!(cache.lock().log.len(), 0, "changes that all cursors have read are trimmed");
         drop(fast);
         cache.apply_events([CacheEvent::Put(pod("unread", "", 12))], Revision(12));
-        assert_eq!(cache.lock().log.len(), 0, "without cursors nothing is kept");
+        assert_eq!(cache.lock().log.len(), 0, "without cursors nothing is logged");
     }
 }

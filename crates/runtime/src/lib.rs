@@ -1,25 +1,25 @@
-//! What every control loop stands on: caches, queues, back-off, requests, events.
+//! What every control loop uses: caches, queues, backoff, requests, Events.
 //!
-//! In: a `kube::Client`, a clock, a generator of randomness.
-//! Out: ordered caches with change logs, keys to work on in order, answers to writes, Events.
-//! Promises: same input, same order. A cache that has reached a revision shows every write up to it.
-//! Never: knows a kind, spawns a task, reads the system's clock.
+//! In: a `kube::Client`, a clock, a random generator.
+//! Out: ordered caches with change logs, keys to work on in order, results of writes, Events.
+//! Promises: same input, same order. A cache that has reached a revision contains every write up to it.
+//! Never: knows a kind, spawns a task, reads the system clock.
 
 pub mod informer; // the shared cache of one kind, and cursors into its changes; read this first
-pub mod list_watch; // keeps a cache up to date: list, watch, fold
-pub mod reachability; // whether the server answers, told once
-mod reconnect; // a client that can leave dead connections
-pub mod discovery; // what a server says it serves
+pub mod list_watch; // keeps a cache up to date: list, watch, apply
+pub mod reachability; // whether the server responds
+mod reconnect; // a client that can abandon dead connections
+pub mod discovery; // discovery documents of a server
 pub mod capabilities; // which kinds the server has
-mod line_splitter; // cuts a watch's bytes into lines
+mod line_splitter; // splits the bytes of a watch into lines
 pub mod queue; // which key to work on next
-pub mod queue_metrics; // what queues count
+pub mod queue_metrics; // metrics of queues
 pub mod reconcile_span; // reconciles in the log
 pub mod backoff; // how long to wait after a failure
-pub mod request; // writes whose answers are read for metadata only
-pub mod failure; // what an error of the API server asks of its caller
-pub mod recorder; // Events, written behind everything else
-pub mod election; // which of several alike processes does the work
+pub mod request; // writes of whose responses only the metadata is read
+pub mod failure; // what the caller must do about an error of the API server
+pub mod recorder; // Events, written after all other requests
+pub mod election; // leader election
 pub mod clock; // wall time on tokio's clock
 
 pub use backoff::Backoff;

@@ -1,8 +1,8 @@
-//! Cuts a stream of chunks into lines.
+//! Splits a stream of chunks into lines.
 
 use std::io::BufRead;
 
-/// Keeps the unfinished line between chunks; whole lines are handed on where they lie, without a copy.
+/// Keeps the unfinished line between chunks. Whole lines are passed on without a copy.
 #[derive(Debug, Default)]
 pub(crate) struct LineSplitter {
     /// The beginning of a line whose end has not arrived.
@@ -10,7 +10,7 @@ pub(crate) struct LineSplitter {
 }
 
 impl LineSplitter {
-    /// Calls `each` with every line that ends in `chunk`, without its newline. Empty lines are left out.
+    /// Calls `each` with every line that ends in `chunk`, without its newline. Empty lines are skipped.
     pub(crate) fn push(&mut self, chunk: &[u8], mut each: impl FnMut(&[u8])) {
         let mut rest = chunk;
         while !rest.is_empty() {
@@ -38,7 +38,7 @@ mod tests {
     use super::LineSplitter;
 
     #[test]
-    fn lines_come_out_whole_however_the_chunks_are_cut() {
+    fn lines_are_whole_for_any_chunks() {
         let text = b"one\ntwo\n\nthree\n";
         for size in 1..=text.len() {
             let (mut lines, mut out) = (LineSplitter::default(), Vec::new());

@@ -1,4 +1,5 @@
-//! Keeps a cache up to date: list, watch from there, fold every event in, resume after a cut, list anew when too old.
+//! Keeps a cache up to date: lists, watches from there, applies every event, resumes after an interruption, and lists
+//! again after a 410.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,24 +22,25 @@ use crate::line_splitter::LineSplitter;
 use crate::reachability::Reachability;
 use crate::request;
 
-/// After so long without a line a watch is begun anew where it was: its connection may be dead. Servers send a bookmark
-/// every minute, with up to two seconds of delay, so that a living one is rarely met; what it costs is one request.
+/// After this long without a line a watch is restarted at its revision, because its connection may be dead. Servers
+/// send a bookmark every minute, with up to two seconds of delay, so a live watch is rarely restarted; the cost is one
+/// request.
 const MAX_SILENCE: Duration = Duration::from_secs(70);
 
 /// How a list-watch behaves.
 #[derive(Clone, Debug)]
 pub struct ListWatchConfig {
-    /// Objects per page of a list; `None` asks for all at once, which suits a server in the same process.
+    /// Objects per page of a list; `None` requests all at once, which suits a server in the same process.
     pub page_limit: Option<u32>,
-    /// The server ends a watch after this long, so that a dead connection cannot go unnoticed for ever. Below 295 s.
+    /// The server ends a watch after this long, so that a dead connection is always noticed. Below 295 s.
     pub watch_timeout: Duration,
     /// Waits between failed attempts.
     pub backoff: Backoff,
     /// Jitter for those waits; without it they are exact.
     pub random: Option<Random>,
-    /// How often a server that does not serve the kind is asked whether it does now.
+    /// How often discovery is repeated for a kind that the server does not serve.
     pub unserved_pause: Duration,
-    /// Is told whether the server answers, and says when all watches are to begin anew.
+    /// Gets reports on whether the server responds, and requests restarts of all watches.
     pub reachability: Option<Reachability>,
 }
 
@@ -55,8 +57,8 @@ impl Default for ListWatchConfig {
     }
 }
 
-/// Keeps `cache` up to date with what `client`'s server has, for ever. Of a kind that the server does not serve there
-/// is nothing, which is known as soon as the server says so.
+/// Keeps `cache` up to date with the server of `client`, forever. A kind that the server does not serve has no objects,
+/// which is known as soon as the server reports it.
 pub async fn list_and_watch<V: View>(client: Client, cache: Cache<V>, config: ListWatchConfig) {
     let plural = V::RESOURCE.plural;
     let mut from = None;
@@ -71,7 +73,7 @@ pub async fn list_and_watch<V: View>(client: Client, cache: Cache<V>, config: Li
             Some(revision) => watch(&client, &cache, &config, revision, restarts).await,
         };
         let listed = from.is_none();
-        // A watch told when it began. That it has ended says nothing of a server that may be frozen since.
+        // A watch was reported when it began. Its end says nothing about a server that may be frozen since.
         if listed || outcome.is_err() {
             config.report_reachability(plural, outcome.as_ref().err());
         }
@@ -86,7 +88,7 @@ pub async fn list_and_watch<V: View>(client: Client, cache: Cache<V>, config: Li
                 config.pause(config.unserved_pause, restarts).await;
                 continue;
             }
-            // A watch that ends without a word may do so again at once; a list is always followed by a watch.
+            // A watch that ends without an event may end again at once. A list is always followed by a watch.
             Ok(ended) => {
                 failures = if ended.progressed { 0 } else { failures + u32::from(!listed) };
                 from = ended.resume;
@@ -103,7 +105,7 @@ pub async fn list_and_watch<V: View>(client: Client, cache: Cache<V>, config: Li
                 failures = if progressed { 1 } else { failures + 1 };
                 tracing::debug!("{plural}: {} failed: {}", if listed { "list" } else { "watch" }, message(&error));
                 from = resume;
-                // The first relist after a 410 is due at once; only a server that keeps saying it is waited for.
+                // The first relist after a 410 is not delayed; repeated ones are.
                 if resume.is_none() && !listed && failures == 1 {
                     continue;
                 }
@@ -118,7 +120,7 @@ pub async fn list_and_watch<V: View>(client: Client, cache: Cache<V>, config: Li
 }
 
 impl ListWatchConfig {
-    /// A server that answers, if only to say that it knows no such kind or revision, is in reach.
+    /// A server that responds is reachable, even if the kind or revision is unknown.
     fn report_reachability(&self, kind: &'static str, broken: Option<&ListWatchFailure>) {
         let Some(reach) = &self.reachability else { return };
         match broken.map(|broken| &broken.error).filter(|error| !is_not_found(error) && !is_expired(error)) {
@@ -127,12 +129,12 @@ impl ListWatchConfig {
         }
     }
 
-    /// How often all watches were begun anew so far.
+    /// How often all watches were restarted.
     fn restarts(&self) -> u64 {
         self.reachability.as_ref().map_or(0, Reachability::restarts)
     }
 
-    /// Returns when all watches are to begin anew once more.
+    /// Returns when all watches are to be restarted again.
     async fn wait_for_restart(&self, restarts: u64) {
         match &self.reachability {
             Some(reach) => reach.wait_for_restart(restarts).await,
@@ -140,7 +142,7 @@ impl ListWatchConfig {
         }
     }
 
-    /// Waits, but no longer than until all watches begin anew: the server is there again.
+    /// Waits, but at most until all watches restart: the server is reachable again.
     async fn pause(&self, delay: Duration, restarts: u64) {
         tokio::select! { biased;
             () = self.wait_for_restart(restarts) => {}
@@ -148,33 +150,33 @@ impl ListWatchConfig {
         }
     }
 
-    /// The watch of `kind` is silent although it had spoken before: its connection is dead, and others may be.
+    /// The watch of `kind` is silent although it had sent lines before: its connection is dead, and others may be.
     fn report_silence(&self, kind: &'static str) {
         if let Some(reach) = &self.reachability {
-            tracing::info!("{kind}: neither an event nor a bookmark for {MAX_SILENCE:?}; all watches begin anew");
+            tracing::info!("{kind}: neither an event nor a bookmark for {MAX_SILENCE:?}; all watches restart");
             reach.restart_watches();
         }
     }
 }
 
-/// A list or watch that came to its regular end.
+/// A list or watch that ended regularly.
 struct ListWatchEnd {
-    /// Where the next watch begins; `None`: list anew.
+    /// Where the next watch begins; `None`: list again.
     resume: Option<Revision>,
-    /// Whether the server said anything at all.
+    /// Whether the server sent anything.
     progressed: bool,
 }
 
 /// A list or watch that failed.
 struct ListWatchFailure {
     error: Error,
-    /// Where the next watch begins; `None`: list anew.
+    /// Where the next watch begins; `None`: list again.
     resume: Option<Revision>,
-    /// Whether it had brought anything before it failed.
+    /// Whether it had returned anything before it failed.
     progressed: bool,
 }
 
-/// Reads the whole collection, page by page, and folds it in. Returns the revision the watch begins at.
+/// Reads the whole collection, page by page, and applies it. Returns the revision at which the watch begins.
 async fn list<V: View>(
     client: &Client,
     cache: &Cache<V>,
@@ -207,7 +209,7 @@ async fn list<V: View>(
     }
 }
 
-/// Follows changes after `from` until the server ends the watch or it breaks.
+/// Follows changes after `from` until the server ends the watch or it fails.
 async fn watch<V: View>(
     client: &Client,
     cache: &Cache<V>,
@@ -223,7 +225,7 @@ async fn watch<V: View>(
         resume: None,
         progressed: false,
     })?;
-    // The answer begins at once, whenever the first event comes.
+    // The response begins at once, before the first event.
     let body = request::with_deadline(request::DEADLINE, client.request_stream(request)).await.map_err(|error| {
         let resume = Some(from).filter(|_| !is_expired(&error));
         ListWatchFailure { error, resume, progressed: false }
@@ -233,8 +235,8 @@ async fn watch<V: View>(
     apply_stream(std::pin::pin!(body), cache, config, from, restarts).await
 }
 
-/// Folds the lines of `body` in, one lock and one wake-up for all that arrive together; ends when nothing came for too
-/// long, when all watches begin anew, or when the cache is said to be wrong.
+/// Applies the lines of `body`, with one lock and one wake-up for all that arrive together. Ends when nothing arrived
+/// for too long, when all watches restart, or when the cache is reported to be wrong.
 async fn apply_stream<V: View>(
     mut body: std::pin::Pin<&mut impl AsyncBufRead>,
     cache: &Cache<V>,
@@ -250,7 +252,7 @@ async fn apply_stream<V: View>(
             came = body.fill_buf() => came,
             () = config.wait_for_restart(restarts) => return Ok(ListWatchEnd { resume: Some(last), progressed: true }),
             () = tokio::time::sleep(MAX_SILENCE) => {
-                // Servers send no bookmarks of a kind of which nothing was ever written: that silence means nothing.
+                // Servers send no bookmarks for a kind that was never written, so that silence is normal.
                 if progressed {
                     config.report_silence(V::RESOURCE.plural);
                 }
@@ -258,7 +260,7 @@ async fn apply_stream<V: View>(
             }
         };
         let chunk = came.map_err(|error| {
-            // What was folded in stays; the next watch goes on from there.
+            // Applied events stay; the next watch continues from there.
             ListWatchFailure { error: Error::ReadEvents(error), resume: Some(last), progressed }
         })?;
         if chunk.is_empty() {
@@ -285,9 +287,9 @@ async fn apply_stream<V: View>(
 
 /// One line of a watch.
 enum WatchLine<V> {
-    /// What to fold in (nothing for a bookmark or an object that does not decode) and how far the watch has come.
+    /// What to apply (nothing for a bookmark or an object that does not decode), and the revision of the watch.
     Event(Option<CacheEvent<V>>, Revision),
-    /// The server gave up on this watch.
+    /// The server ended this watch with an error.
     Error(Box<Status>),
 }
 
@@ -325,8 +327,8 @@ fn parse_line<V: View>(line: &[u8]) -> WatchLine<V> {
 
 /// The type and the object of `{"type":"ADDED","object":{…}}`.
 ///
-/// Servers write exactly this form, so the object's bytes are found without a pass over them; a line in any other form
-/// is parsed.
+/// Servers always write this form, so the object's bytes are found without parsing them. A line in any other form is
+/// parsed.
 fn split(line: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
     let line = line.trim_ascii_end();
     if let Some(rest) = line.strip_prefix(br#"{"type":""#)

@@ -13,22 +13,22 @@ use tokio::time::{Instant, sleep_until};
 use crate::backoff::Backoff;
 use crate::queue_metrics::QueueCounts;
 
-/// No key waits for longer. Delays come from what users ask for (`activeDeadlineSeconds` may be any number of seconds),
-/// and an instant so far away cannot be told; who is looked at too early only waits again.
+/// The longest delay. Delays come from users (`activeDeadlineSeconds` may be any number of seconds), and an instant
+/// that far away cannot be represented. A key that is processed too early is only delayed again.
 const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Keys in the order they were added, each at most once, never handed to two workers at a time. Cloning shares the
+/// Keys in the order they were added, each at most once, never processed by two workers at a time. Cloning shares the
 /// queue.
 pub struct WorkQueue<K: Ord + Clone>(Arc<QueueInner<K>>);
 
-/// What came of working on a key.
+/// The result of processing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkResult {
-    /// There is nothing more to do until the key is added again; its failures are forgotten.
+    /// Nothing to do until the key is added again; its failures are forgotten.
     Done,
-    /// It is to be looked at again after this long.
+    /// Process it again after this long.
     RequeueAfter(Duration),
-    /// It is to be tried again, later after each failure.
+    /// Retry, with a longer delay after each failure.
     Failed,
 }
 
@@ -42,7 +42,7 @@ struct QueueInner<K> {
 struct QueueState<K> {
     /// Keys a worker may take now, oldest first.
     ready: VecDeque<K>,
-    /// Keys asked for and not yet taken, and since when: those in `ready`, and those that wait for `done`.
+    /// Keys that were added and not yet taken, and since when: those in `ready`, and those that wait for `done`.
     dirty: BTreeMap<K, Instant>,
     /// Keys a worker has taken and not finished, and since when.
     processing: BTreeMap<K, Instant>,
@@ -55,12 +55,12 @@ struct QueueState<K> {
 }
 
 impl<K: Ord + Clone> WorkQueue<K> {
-    /// An empty queue; `backoff` is what `add_with_backoff` waits.
+    /// An empty queue; `backoff` is the delay of `add_with_backoff`.
     pub fn new(backoff: Backoff) -> WorkQueue<K> {
         WorkQueue::with(backoff, None)
     }
 
-    /// The same, with what happens to its keys counted.
+    /// The same, with metrics.
     pub fn with_metrics(backoff: Backoff, counts: QueueCounts) -> WorkQueue<K> {
         counts.depth(0);
         WorkQueue::with(backoff, Some(counts))
@@ -79,14 +79,14 @@ impl<K: Ord + Clone> WorkQueue<K> {
         WorkQueue(Arc::new(QueueInner { state: Mutex::new(state), changed: Notify::new(), backoff, metrics: counts }))
     }
 
-    /// Asks for work on `key`. A key that is already waiting keeps its place; one that is being worked on is queued
-    /// again when that is done.
+    /// Adds `key`. A key that is already queued keeps its position. A key that is being processed is queued again when
+    /// that is done.
     pub fn add(&self, key: K) {
         self.lock().add(key, Instant::now(), self.metrics());
         self.0.changed.notify_waiters();
     }
 
-    /// Adds `key` after `delay`, or after a year where that is sooner. Of several delays for one key the earliest counts.
+    /// Adds `key` after `delay`, at most a year. Of several delays for one key the earliest counts.
     pub fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
@@ -109,12 +109,12 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.add_after(key, self.0.backoff.delay(failures));
     }
 
-    /// Work on `key` succeeded: its back-off starts anew.
+    /// Processing `key` succeeded: its backoff is reset.
     pub fn forget(&self, key: &K) {
         self.lock().failures.remove(key);
     }
 
-    /// How often in a row `key` was added with back-off.
+    /// How often in a row `key` was added with backoff.
     pub fn failures(&self, key: &K) -> u32 {
         self.lock().failures.get(key).copied().unwrap_or(0)
     }
@@ -122,7 +122,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// Takes the next key, waiting for one. The caller must call [`WorkQueue::done`] with it. Cancel safe.
     pub async fn next(&self) -> K {
         loop {
-            // Made before the check: a key added between the check and the await is not missed.
+            // Created before the check, so that a key added between the check and the await is not missed.
             let changed = self.0.changed.notified();
             let wake_at = {
                 let mut state = self.lock();
@@ -143,27 +143,27 @@ impl<K: Ord + Clone> WorkQueue<K> {
         }
     }
 
-    /// Work on `key` has ended, well or not; if it was asked for meanwhile, it is queued again.
+    /// Processing `key` has ended, with or without success. If it was added meanwhile, it is queued again.
     pub fn done(&self, key: &K) {
         self.lock().done(key, self.metrics());
         self.0.changed.notify_waiters();
     }
 
-    /// How many keys wait for a worker, delayed ones aside.
+    /// The number of keys that wait for a worker, without delayed ones.
     pub fn len(&self) -> usize {
         self.lock().ready.len()
     }
 
-    /// Whether no key waits for a worker, delayed ones aside.
+    /// Whether no key waits for a worker, without delayed ones.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Works on keys for ever, up to `at_once` of them side by side. What comes of a key decides when it is next looked at.
-    pub async fn work<W: Future<Output = WorkResult>>(&self, at_once: usize, work: impl Fn(K) -> W) {
+    /// Processes keys forever, up to `at_once` of them concurrently. The result decides when a key is processed again.
+    pub async fn work<W: Future<Output = WorkResult>>(&self, max_concurrent: usize, work: impl Fn(K) -> W) {
         let work = &work;
         let keys = stream::unfold((), |()| async { Some((self.next().await, ())) });
-        keys.for_each_concurrent(at_once, |key| async move {
+        keys.for_each_concurrent(max_concurrent, |key| async move {
             match work(key.clone()).await {
                 WorkResult::Done => self.forget(&key),
                 WorkResult::RequeueAfter(wait) => self.add_after(key.clone(), wait),

@@ -1,4 +1,4 @@
-//! What work queues count, under upstream's names.
+//! Metrics of work queues, with upstream's names.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// The counters of all queues of a process. Clones count into the same.
+/// The metrics of all queues of a process. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
     depth: Family<QueueLabels, Gauge>,
@@ -25,7 +25,7 @@ struct QueueLabels {
 }
 
 impl QueueMetrics {
-    /// Has `registry` tell of the queues that are given counters.
+    /// Registers the metrics of queues.
     pub fn register(registry: &mut Registry) -> QueueMetrics {
         let durations = || Family::new_with_constructor(duration_histogram as fn() -> Histogram);
         let metrics = QueueMetrics {
@@ -37,16 +37,16 @@ impl QueueMetrics {
         };
         // The library appends `_total` to counters and the unit to names.
         registry.register("workqueue_depth", "Keys that wait for a worker", metrics.depth.clone());
-        registry.register("workqueue_adds", "Keys that came to wait for a worker", metrics.adds.clone());
+        registry.register("workqueue_adds", "Keys that were added", metrics.adds.clone());
         registry.register("workqueue_retries", "Keys that were added again after a failure", metrics.retries.clone());
         let waited = "How long a key waits for a worker";
         registry.register_with_unit("workqueue_queue_duration", waited, Unit::Seconds, metrics.queue_duration.clone());
-        let worked = "How long a worker has a key";
+        let worked = "How long a worker processes a key";
         registry.register_with_unit("workqueue_work_duration", worked, Unit::Seconds, metrics.work_duration.clone());
         metrics
     }
 
-    /// The counters of the queue called `name`. A queue that takes the place of an earlier one goes on counting.
+    /// The metrics of the queue called `name`. A queue that replaces an earlier one continues its counts.
     pub fn of(&self, name: &'static str) -> QueueCounts {
         let queue = QueueLabels { name };
         QueueCounts {
@@ -70,18 +70,18 @@ pub struct QueueCounts {
 }
 
 impl QueueCounts {
-    /// So many keys wait now.
+    /// This many keys wait now.
     pub(crate) fn depth(&self, keys: usize) {
         self.depth.set(i64::try_from(keys).unwrap_or(i64::MAX));
     }
 
-    /// A key that did not wait does so now.
+    /// A key was added.
     pub(crate) fn added(&self) {
         self.adds.inc();
     }
 
-    /// A key is to be tried again.
-    // Upstream: counts every delayed add, wanted or not, so that its figure is mostly events that gather.
+    /// A key is retried.
+    // Upstream: counts every delayed add, also intended ones, so its figure is mostly batching of events.
     pub(crate) fn retried(&self) {
         self.retries.inc();
     }
@@ -91,7 +91,7 @@ impl QueueCounts {
         self.queue_duration.observe(waited.as_secs_f64());
     }
 
-    /// A worker let go of a key after this long.
+    /// A worker finished a key after this long.
     pub(crate) fn done(&self, worked: Duration) {
         self.work_duration.observe(worked.as_secs_f64());
     }

@@ -1,4 +1,4 @@
-//! Whether the server answers, told to people once and not by every cache on its own.
+//! Whether the server responds, logged once instead of by every cache.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,19 +12,19 @@ use tokio::time::Instant;
 use crate::failure::message;
 use crate::request::{self, Connection};
 
-/// A trouble that lasts is told this often.
+/// An ongoing problem is logged this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// The pause between two probes of the server.
+/// The time between two probes of the server.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
-/// How long the server has to answer a probe on a connection that there is already.
+/// How long the server has to respond to a probe on an existing connection.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
-/// How long it has to answer one on a new connection.
+/// How long it has to respond on a new connection.
 const NEW_CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What probes are called among the kinds.
+/// The name of probes among the kinds.
 const PROBE: &str = "version";
 
-/// What all list-watches of a process know about their server. Clones are the same.
+/// What all list-watches of a process know about their server. Clones share the state.
 #[derive(Clone, Default)]
 pub struct Reachability(Arc<ReachabilityInner>);
 
@@ -38,45 +38,45 @@ struct ReachabilityInner {
 struct ReachabilityState {
     /// All kinds that are watched.
     kinds: BTreeSet<&'static str>,
-    /// The kinds that cannot be read now, and those not read again since the server did not answer a probe.
+    /// The kinds that cannot be read now, and those not read again since the server did not respond to a probe.
     unreachable: BTreeSet<&'static str>,
-    /// When the trouble was last told.
+    /// When the problem was last logged.
     last_logged: Option<Instant>,
-    /// How often all was well again after a trouble, or a kind was there that had not been.
+    /// How often all kinds were readable again after a problem, or a kind was newly served.
     recoveries: u64,
-    /// How often all watches were to begin anew.
+    /// How often all watches were restarted.
     restarts: u64,
 }
 
 impl Reachability {
-    /// Whether every kind could be read when it was last asked for.
+    /// Whether the last read of every kind succeeded.
     pub fn is_reachable(&self) -> bool {
         self.lock().unreachable.is_empty()
     }
 
-    /// How often all was well again after a trouble, or a kind was there that had not been: each time the server may be
-    /// another than before.
+    /// How often all kinds were readable again after a problem, or a kind was newly served. Each time the server may be
+    /// a different one.
     pub fn recoveries(&self) -> u64 {
         self.lock().recoveries
     }
 
-    /// Returns once there have been more recoveries than `seen`.
-    pub async fn wait_for_recovery(&self, seen: u64) {
+    /// Returns once there have been more recoveries than `recoveries_before`.
+    pub async fn wait_for_recovery(&self, recoveries_before: u64) {
         loop {
-            // Made before the check: a change between the check and the await is not missed.
+            // Created before the check, so that a change between the check and the await is not missed.
             let changed = self.0.changed.notified();
-            if self.recoveries() > seen {
+            if self.recoveries() > recoveries_before {
                 return;
             }
             changed.await;
         }
     }
 
-    /// Asks the server again and again whether it answers at all, for ever. The watches of a server that is frozen stay
-    /// open, and say nothing either way; nor do those whose connections are dead.
+    /// Probes the server repeatedly, forever. The watches of a frozen server stay open and show nothing, and so do
+    /// those with dead connections.
     ///
-    /// After a probe without an answer the next one goes out at once, on a new connection. When the server answers again,
-    /// all watches begin anew, and until they have, the server is not well.
+    /// After a probe without a response the next one is sent at once, on a new connection. When the server responds
+    /// again, all watches restart, and until then the server counts as unreachable.
     pub async fn probe(self, client: Client) {
         let mut connection = Connection::Any;
         loop {
@@ -84,12 +84,12 @@ impl Reachability {
                 Connection::Any => PROBE_DEADLINE,
                 Connection::New => NEW_CONNECTION_DEADLINE,
             };
-            let asked = request::get_on(&client, "/version", connection);
+            let response = request::get_on(&client, "/version", connection);
             let is_first = connection == Connection::Any;
-            match request::with_deadline(deadline, asked).await {
+            match request::with_deadline(deadline, response).await {
                 Ok(_) | Err(Error::Api(_)) => {
                     connection = Connection::Any;
-                    if self.probe_answered() {
+                    if self.probe_succeeded() {
                         self.restart_watches();
                     }
                 }
@@ -105,30 +105,30 @@ impl Reachability {
         }
     }
 
-    /// How often all watches were to begin anew.
+    /// How often all watches were restarted.
     pub(crate) fn restarts(&self) -> u64 {
         self.lock().restarts
     }
 
-    /// Returns once all watches are to begin anew more often than `seen` times.
-    pub(crate) async fn wait_for_restart(&self, seen: u64) {
+    /// Returns once all watches were restarted more often than `restarts_before` times.
+    pub(crate) async fn wait_for_restart(&self, restarts_before: u64) {
         loop {
-            // Made before the check: a change between the check and the await is not missed.
+            // Created before the check, so that a change between the check and the await is not missed.
             let changed = self.0.changed.notified();
-            if self.restarts() > seen {
+            if self.restarts() > restarts_before {
                 return;
             }
             changed.await;
         }
     }
 
-    /// All watches are to begin anew, where they are: their connections may be dead.
+    /// Restarts all watches at their revisions, because their connections may be dead.
     pub(crate) fn restart_watches(&self) {
         self.lock().restarts += 1;
         self.0.changed.notify_waiters();
     }
 
-    /// The server does not answer at all: every kind has to be read again before all is well.
+    /// The server does not respond: every kind has to be read again before the server counts as reachable.
     fn probe_failed(&self, error: &Error) {
         self.report_failure(PROBE, error);
         let mut state = self.lock();
@@ -136,20 +136,20 @@ impl Reachability {
         troubled.extend(kinds.iter().copied());
     }
 
-    /// The server answers; whether it did not before.
-    fn probe_answered(&self) -> bool {
+    /// The server responds; returns whether it did not before.
+    fn probe_succeeded(&self) -> bool {
         let was_lost = self.lock().unreachable.contains(PROBE);
         self.report_success(PROBE);
         was_lost
     }
 
-    /// `kind` cannot be read because of `error`. Tells people, unless somebody just did.
+    /// `kind` cannot be read because of `error`. Logged unless it was just logged.
     pub(crate) fn report_failure(&self, kind: &'static str, error: &Error) {
         let mut state = self.lock();
         state.add_kind(kind);
         let now = Instant::now();
         let is_news = state.unreachable.insert(kind) && matches!(error, Error::Api(_));
-        if !is_news && state.last_logged.is_some_and(|told| now.duration_since(told) < LOG_INTERVAL) {
+        if !is_news && state.last_logged.is_some_and(|logged_at| now.duration_since(logged_at) < LOG_INTERVAL) {
             return;
         }
         state.last_logged = Some(now);
@@ -170,7 +170,7 @@ impl Reachability {
         }
     }
 
-    /// `kind` was not served and now is. A server that is replaced without a gap is noticed by this alone.
+    /// `kind` was not served and now is. Only this shows that a server was replaced without a gap.
     pub(crate) fn report_newly_served(&self, kind: &str) {
         self.lock().recoveries += 1;
         tracing::info!("the server now serves {kind}");
@@ -190,18 +190,18 @@ impl ReachabilityState {
     }
 }
 
-/// What is wrong, and what can be done where trying again is not enough.
+/// The problem, and what to do if a retry is not enough.
 fn failure_message(kind: &str, error: &Error) -> String {
-    let said = message(error);
+    let message = message(error);
     match error {
         Error::Api(status) if status.code == 401 => {
-            format!("the server does not accept our credentials ({said}): give a kubeconfig that is valid")
+            format!("the server does not accept our credentials ({message}): give a kubeconfig that is valid")
         }
         Error::Api(status) if status.code == 403 => {
-            format!("{kind} may not be read ({said}): give the user of the kubeconfig list and watch on them")
+            format!("{kind} may not be read ({message}): give the user of the kubeconfig list and watch on them")
         }
-        Error::Api(_) => format!("{kind} cannot be read: {said}"),
-        _ => format!("cannot reach the server: {said}"),
+        Error::Api(_) => format!("{kind} cannot be read: {message}"),
+        _ => format!("cannot reach the server: {message}"),
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trouble_says_what_to_do() {
+    fn a_failure_message_says_what_to_do() {
         for (error, want) in [
             (Error::Service("connection refused".into()), "cannot reach the server"),
             (refused(401), "valid"),
@@ -234,23 +234,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_is_well_again_when_the_last_kind_can_be_read() {
+    async fn the_server_is_reachable_again_when_the_last_kind_can_be_read() {
         let reach = Reachability::default();
-        let seen = reach.recoveries();
+        let recoveries_before = reach.recoveries();
         for kind in ["pods", "nodes"] {
             reach.report_failure(kind, &Error::Service("cut".into()));
         }
         reach.report_success("pods");
-        assert!(!reach.is_reachable() && reach.recoveries() == seen);
+        assert!(!reach.is_reachable() && reach.recoveries() == recoveries_before);
         let waiting = tokio::spawn({
             let reach = reach.clone();
-            async move { reach.wait_for_recovery(seen).await }
+            async move { reach.wait_for_recovery(recoveries_before).await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         reach.report_success("nodes");
         assert!(waiting.await.is_ok() && reach.is_reachable());
         reach.report_success("nodes");
-        assert_eq!(reach.recoveries(), seen + 1, "nothing was wrong in between");
+        assert_eq!(reach.recoveries(), recoveries_before + 1, "there was no problem in between");
     }
 }

@@ -1,4 +1,4 @@
-//! A client that can leave all its connections and open new ones.
+//! A client that can abandon all its connections and open new ones.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,8 +11,8 @@ use tower::{BoxError, Service};
 use crate::failure::message;
 use crate::request::Connection;
 
-/// A client as `connect` makes it, which is made anew for a request with [`Connection::New`] and used from then on.
-/// Requests under way, watches too, end on the connections that they have.
+/// A client created by `connect`. A request with [`Connection::New`] creates a new one, which is used from then on.
+/// Requests in flight, including watches, end on their old connections.
 ///
 /// Must be called inside a tokio runtime, which `kube::Client` needs.
 pub fn reconnecting(connect: impl Fn() -> Result<Client, Error> + Send + 'static) -> Result<Client, Error> {
@@ -33,7 +33,7 @@ impl<C: Fn() -> Result<Client, Error>> Service<Request<Body>> for ReconnectingCl
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The client behind waits for its own service when it is called.
+        // The wrapped client waits for its own service when it is called.
         Poll::Ready(Ok(()))
     }
 

@@ -1,10 +1,10 @@
-//! Events, written behind everything else.
+//! Events, written after all other requests.
 //!
-//! Telling people what happened must never slow down what happens: `event` only pushes onto a bounded queue, and one
-//! writer drains it, a few requests at a time, each about another object, warnings first. When the queue is full an event
-//! of the object that most of them are about is dropped and counted.
+//! Recording an Event must never delay other work: `event` only pushes onto a bounded queue. One writer drains it, a
+//! few requests at a time, each about another object, warnings first. When the queue is full, an Event of the object
+//! with the most Events is dropped and counted.
 
-mod pending_events; // who is next, and who has to go
+mod pending_events; // which Event is written next, and which is dropped
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,20 +25,20 @@ use crate::failure::{is_not_found, is_retriable};
 use crate::request::{self, PatchKind};
 use pending_events::PendingEvents;
 
-/// Events that wait for the writer; beyond this one is dropped for each that comes.
+/// The maximum number of pending Events. Beyond it one is dropped for each new one.
 const MAX_PENDING_EVENTS: usize = 4096;
-/// Events that are written side by side, each about another object. One at a time, each waiting for the disk, would be
-/// fewer than a busy Job controller has to tell.
+/// Events that are written concurrently, each about another object. One at a time, each waiting for the disk, would be
+/// too slow for a busy Job controller.
 const MAX_CONCURRENT_WRITES: usize = 8;
-/// Events remembered for counting repetitions.
+/// Events remembered to count repetitions.
 const MAX_RECENT_EVENTS: usize = 4096;
-/// A repetition within this time of the last one is counted, not written anew.
+/// A repetition within this time is counted, not written again.
 const REPETITION_WINDOW: Duration = Duration::from_secs(600);
 /// The API's limit for a message.
 const MAX_MESSAGE_CHARS: usize = 1024;
 /// The API's limit for a name (253), less a dot and 16 digits.
 const MAX_NAME_STEM: usize = 236;
-/// An event is worth this many attempts.
+/// The maximum number of attempts to write an Event.
 const MAX_ATTEMPTS: u32 = 4;
 const BACKOFF: Backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(10) };
 
@@ -58,7 +58,7 @@ pub struct ObjectRef {
     /// The object's uid.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The version the Event speaks of.
+    /// The resource version of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
 }
@@ -77,7 +77,7 @@ impl ObjectRef {
         }
     }
 
-    /// Refers to an owner of something in `namespace`.
+    /// Refers to an owner of an object in `namespace`.
     pub fn to_owner(owner: &OwnerRef, namespace: &str) -> ObjectRef {
         ObjectRef {
             api_version: owner.api_version.clone(),
@@ -93,28 +93,28 @@ impl ObjectRef {
 /// `type` of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventKind {
-    /// Something went as it should.
+    /// Normal operation.
     Normal,
-    /// Somebody may want to look.
+    /// A person may have to act.
     Warning,
 }
 
-/// How much of the server Events may take.
+/// How many requests the writer may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// A few at once.
+    /// A few concurrently.
     #[default]
     Usual,
-    /// One at a time: something more urgent waits for the server.
+    /// One at a time: more urgent requests are pending.
     Slow,
     /// None for now.
     Paused,
 }
 
-/// Takes Events and never blocks. Cloning shares the queue.
+/// Accepts Events and never blocks. Cloning shares the queue.
 #[derive(Clone)]
 pub struct Recorder {
-    /// Who reports.
+    /// The reporting component.
     component: Arc<str>,
     shared: Arc<EventRecorderInner>,
 }
@@ -142,7 +142,7 @@ impl EventRecorderState {
     }
 }
 
-/// What `event` was told.
+/// The arguments of `event`.
 struct PendingEvent {
     component: Arc<str>,
     regarding: ObjectRef,
@@ -154,7 +154,7 @@ struct PendingEvent {
 }
 
 impl Recorder {
-    /// A recorder for `component`, and the writer that must be polled for its Events to appear.
+    /// A recorder for `component`, and the writer that must be polled.
     pub fn new(
         component: &str,
         client: Client,
@@ -168,14 +168,14 @@ impl Recorder {
         (recorder, writer.run())
     }
 
-    /// The same recorder for what another component reports.
+    /// The same recorder for another component.
     pub fn reporting_as(&self, component: &str) -> Recorder {
         Recorder { component: component.into(), shared: Arc::clone(&self.shared) }
     }
 
-    /// Tells people about `about`. `reason` and `action` are CamelCase; `message` is cut to 1,024 characters.
+    /// Records an Event about `regarding`. `reason` and `action` are CamelCase; `message` is cut to 1,024 characters.
     pub fn event(&self, regarding: &ObjectRef, kind: EventKind, reason: &str, action: &str, message: &str) {
-        let note = PendingEvent {
+        let event = PendingEvent {
             component: Arc::clone(&self.component),
             regarding: regarding.clone(),
             kind,
@@ -189,12 +189,12 @@ impl Recorder {
             state.pending.drop_one();
             state.dropped += 1;
         }
-        state.pending.push(note);
+        state.pending.push(event);
         drop(state);
         self.shared.added.notify_one();
     }
 
-    /// Has Events written at this pace from now on.
+    /// Sets the pace of the writer.
     pub fn set_pace(&self, pace: Pace) {
         let before = std::mem::replace(&mut self.lock().pace, pace);
         if before == Pace::Paused && pace != Pace::Paused {
@@ -202,7 +202,7 @@ impl Recorder {
         }
     }
 
-    /// How many Events never reached the server: the queue was full, or it would not take them.
+    /// The number of Events that never reached the server: the queue was full, or the server refused them.
     pub fn dropped(&self) -> u64 {
         self.lock().dropped
     }
@@ -235,40 +235,40 @@ struct EventWriter {
 impl EventWriter {
     async fn run(self) {
         loop {
-            let notes = self.recorder.lock().next_events();
-            if notes.is_empty() {
+            let events = self.recorder.lock().next_events();
+            if events.is_empty() {
                 self.recorder.shared.added.notified().await;
             }
-            join_all(notes.into_iter().map(|note| self.write(note))).await;
+            join_all(events.into_iter().map(|event| self.write(event))).await;
         }
     }
 
-    async fn write(&self, note: PendingEvent) {
-        let (about, reason) = (&note.regarding, &note.reason);
-        let key = Arc::new(EventKey { uid: about.uid.clone(), reason: reason.clone(), message: note.message.clone() });
-        let repeated = self.recent_events().count_repetition(&key, note.at);
+    async fn write(&self, event: PendingEvent) {
+        let (about, reason) = (&event.regarding, &event.reason);
+        let key = Arc::new(EventKey { uid: about.uid.clone(), reason: reason.clone(), message: event.message.clone() });
+        let repeated = self.recent_events().count_repetition(&key, event.at);
         if let Some((path, count)) = repeated {
-            let body = json!({"count": count, "lastTimestamp": rfc3339(note.at)});
+            let body = json!({"count": count, "lastTimestamp": rfc3339(event.at)});
             match self.attempt(|client| request::patch(client, &path, PatchKind::Merge, &body)).await {
-                // The server forgets Events after a while; then this one is new again.
+                // The server deletes Events after a while. Then this one is created again.
                 Err(error) if is_not_found(&error) => {}
-                outcome => return self.count_drop(&note, outcome),
+                outcome => return self.count_drop(&event, outcome),
             }
         }
-        let body = self.event_body(&note);
+        let body = self.event_body(&event);
         let collection = format!("/api/v1/namespaces/{}/events", body.metadata.namespace);
         let outcome = self.attempt(|client| request::post(client, &collection, &body)).await;
         if outcome.is_ok() {
-            self.recent_events().insert(key, format!("{collection}/{}", body.metadata.name), note.at);
+            self.recent_events().insert(key, format!("{collection}/{}", body.metadata.name), event.at);
         }
-        self.count_drop(&note, outcome);
+        self.count_drop(&event, outcome);
     }
 
     fn recent_events(&self) -> MutexGuard<'_, RecentEvents> {
         self.recent_events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tries a few times while the server is busy or out of reach.
+    /// Tries a few times while the server is busy or unreachable.
     async fn attempt<'a, F>(&'a self, send: impl Fn(&'a Client) -> F) -> Result<(), Error>
     where
         F: Future<Output = Result<request::WriteResponse, Error>>,
@@ -286,21 +286,21 @@ impl EventWriter {
         }
     }
 
-    fn count_drop(&self, note: &PendingEvent, outcome: Result<(), Error>) {
+    fn count_drop(&self, event: &PendingEvent, outcome: Result<(), Error>) {
         if let Err(error) = outcome {
             tracing::debug!(
                 "event {} about {}/{}: {error}",
-                note.reason,
-                note.regarding.namespace,
-                note.regarding.name
+                event.reason,
+                event.regarding.namespace,
+                event.regarding.name
             );
             self.recorder.lock().dropped += 1;
         }
     }
 
-    fn event_body<'a>(&'a self, note: &'a PendingEvent) -> EventBody<'a> {
-        let (about, component, time) = (&note.regarding, &*note.component, rfc3339(note.at));
-        // Events about cluster-scoped objects live in the default namespace.
+    fn event_body<'a>(&'a self, event: &'a PendingEvent) -> EventBody<'a> {
+        let (about, component, time) = (&event.regarding, &*event.component, rfc3339(event.at));
+        // Events about cluster-scoped objects are in the default namespace.
         let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
         let stem = &about.name[..about.name.len().min(MAX_NAME_STEM)];
         let stem = stem.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -309,10 +309,10 @@ impl EventWriter {
             kind: "Event",
             metadata: EventMeta { name: format!("{stem}.{:016x}", self.random.next_u64()), namespace },
             involved_object: about,
-            event_type: note.kind,
-            reason: &note.reason,
-            action: &note.action,
-            message: &note.message,
+            event_type: event.kind,
+            reason: &event.reason,
+            action: &event.action,
+            message: &event.message,
             reporting_component: component,
             reporting_instance: component,
             source: EventSource { component },
@@ -342,7 +342,7 @@ struct EventBody<'a> {
     source: EventSource<'a>,
     first_timestamp: String,
     last_timestamp: String,
-    /// Always null: set, it would make the Event one of the newer, stricter kind.
+    /// Always null: if set, the stricter rules of newer Events would apply.
     event_time: (),
     count: u32,
 }
@@ -358,7 +358,7 @@ struct EventSource<'a> {
     component: &'a str,
 }
 
-/// Events with the same of these are repetitions of one.
+/// Events with the same key are repetitions.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct EventKey {
     uid: String,
@@ -366,11 +366,11 @@ struct EventKey {
     message: String,
 }
 
-/// What was written lately, least recently used forgotten first.
+/// Recently written Events; the least recently used one is forgotten first.
 #[derive(Default)]
 struct RecentEvents {
     events: BTreeMap<Arc<EventKey>, RecentEvent>,
-    /// Keys of `seen` by their last use.
+    /// Keys of `events` by their last use.
     by_use: BTreeMap<u64, Arc<EventKey>>,
     uses: u64,
 }
@@ -383,25 +383,25 @@ struct RecentEvent {
 }
 
 impl RecentEvents {
-    /// The Event to count up and its new count, if `key` was written lately.
+    /// The Event to update and its new count, if `key` was written recently.
     fn count_repetition(&mut self, key: &Arc<EventKey>, at: Timestamp) -> Option<(String, u32)> {
-        let seen = self.events.get_mut(key)?;
-        if at.duration_since(seen.last).unsigned_abs() > REPETITION_WINDOW {
+        let recent = self.events.get_mut(key)?;
+        if at.duration_since(recent.last).unsigned_abs() > REPETITION_WINDOW {
             return None;
         }
-        seen.count = seen.count.saturating_add(1);
-        seen.last = at;
-        self.by_use.remove(&seen.used);
+        recent.count = recent.count.saturating_add(1);
+        recent.last = at;
+        self.by_use.remove(&recent.used);
         self.uses += 1;
-        seen.used = self.uses;
+        recent.used = self.uses;
         self.by_use.insert(self.uses, key.clone());
-        Some((seen.path.clone(), seen.count))
+        Some((recent.path.clone(), recent.count))
     }
 
     fn insert(&mut self, key: Arc<EventKey>, path: String, at: Timestamp) {
         self.uses += 1;
-        let seen = RecentEvent { path, count: 1, last: at, used: self.uses };
-        if let Some(before) = self.events.insert(key.clone(), seen) {
+        let recent = RecentEvent { path, count: 1, last: at, used: self.uses };
+        if let Some(before) = self.events.insert(key.clone(), recent) {
             self.by_use.remove(&before.used);
         }
         self.by_use.insert(self.uses, key);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_events_are_written_at_once_while_others_wait_for_the_server() {
+    fn fewer_events_are_written_while_urgent_requests_are_pending() {
         let mut state = EventRecorderState::default();
         for uid in ["a", "b", "c"] {
             let about = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };

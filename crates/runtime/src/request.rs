@@ -1,10 +1,11 @@
-//! Writes, as all control loops make them: a path and a body in, the answer's metadata out.
+//! Requests of all control loops: a path and a body in, the metadata of the response out.
 //!
-//! The answer to a write is the whole object; decoding it would cost more than the write is worth, so only its
-//! version and uid are read. What the object now looks like arrives in the cache.
+//! The response to a write is the whole object. Decoding it would cost more than the write, so only its version and uid
+//! are read. The new state of the object arrives in the cache.
 //!
-//! Every request that is no watch ends within [`DEADLINE`]. One that got no answer by then takes its connection with it:
-//! HTTP/1.1, which is all that `kube` speaks, has no other way to give a request up, so the next one gets another.
+//! Every request except a watch ends within [`DEADLINE`]. A request without a response by then closes its connection:
+//! HTTP/1.1, the only protocol of `kube`, has no other way to cancel a request. The next request uses another
+//! connection.
 
 use std::time::Duration;
 
@@ -21,38 +22,38 @@ use types::views::{MetaView, ObjectKey, View};
 use crate::failure::is_not_found;
 use crate::informer::Cache;
 
-/// How long the server has for an answer, the whole of its body included; each page of a list has this long.
+/// How long the server has for a response, including its whole body; each page of a list has this long.
 pub const DEADLINE: Duration = Duration::from_secs(15);
 
 const JSON: &str = "application/json";
-/// Metadata alone, or the whole object from a server that knows no such form.
+/// Metadata alone, or the whole object from a server without that form.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
-/// Which connection a request may travel on.
+/// Which connection a request may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
-    /// One of those that there are, or a new one.
+    /// An existing one, or a new one.
     Any,
-    /// One that is opened for it, as all after it: those that there are may be dead. A client that cannot do this
-    /// ([`crate::reconnecting`] can) takes any.
+    /// A new one, also for all later requests: the existing ones may be dead. A client that cannot do this
+    /// ([`crate::reconnecting`] can) uses any.
     New,
 }
 
-/// What is read of a write's answer.
+/// The values that are read from the response to a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteResponse {
-    /// The object's version after the write; zero where the server answers with a bare `Status` (bind, some deletes).
+    /// The object's version after the write; zero if the server returns a bare `Status` (bind, some deletes).
     pub revision: Revision,
-    /// The object's uid; empty where the server answers with a bare `Status` that does not name it.
+    /// The object's uid; empty if the server returns a bare `Status` without it.
     pub uid: String,
-    /// The object's name, which the server may have generated; empty where the answer does not name it.
+    /// The object's name, which the server may have generated; empty if the response does not have it.
     pub name: String,
 }
 
-/// How the body of a PATCH is read.
+/// The format of a PATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
-    /// RFC 7386: objects merge, everything else (lists too) is replaced, null removes.
+    /// RFC 7386: objects are merged, everything else (lists too) is replaced, null removes.
     Merge,
     /// RFC 6902: a list of operations, applied all or none.
     Json,
@@ -92,12 +93,12 @@ pub async fn delete(client: &Client, path: &str, options: &impl Serialize) -> Re
     write(client, Method::DELETE, path, JSON, encode(options)?).await
 }
 
-/// Reads `path` as the server answers it. For the rare read that a cache cannot answer.
+/// Reads `path` as raw bytes. For rare reads without a cache.
 pub async fn get(client: &Client, path: &str) -> Result<Bytes, Error> {
     get_as(client, path, JSON).await
 }
 
-/// Like [`get`], on such a connection.
+/// Like [`get`], on the given connection.
 pub(crate) async fn get_on(client: &Client, path: &str, connection: Connection) -> Result<Bytes, Error> {
     let request = Request::get(path).header(ACCEPT, JSON).extension(connection).body(Body::empty());
     send(client, request.map_err(Error::HttpError)?).await
@@ -108,7 +109,7 @@ async fn get_as(client: &Client, path: &str, form: &str) -> Result<Bytes, Error>
     send(client, request).await
 }
 
-/// The metadata of the object at `path`, of whatever kind; `None` if there is none.
+/// The metadata of the object at `path`, of any kind; `None` if it does not exist.
 pub async fn read_meta(client: &Client, path: &str) -> Result<Option<MetaView>, Error> {
     #[derive(Deserialize)]
     struct PartialObject {
@@ -123,7 +124,7 @@ pub async fn read_meta(client: &Client, path: &str) -> Result<Option<MetaView>, 
     }
 }
 
-/// The object as the server has it; `None` if it has none.
+/// The object on the server; `None` if it does not exist.
 pub async fn read<V: View>(client: &Client, key: &ObjectKey) -> Result<Option<V>, Error> {
     match get(client, &V::RESOURCE.object_path(key)).await {
         Ok(bytes) => V::decode(&bytes).map(Some).map_err(Error::SerdeError),
@@ -132,33 +133,34 @@ pub async fn read<V: View>(client: &Client, key: &ObjectKey) -> Result<Option<V>
     }
 }
 
-/// Makes sure that `cache` is not older than the server about one object: for a write that was refused because of what
-/// the cache does not show. Costs a read, and a list of the kind where an event was lost.
+/// Ensures that `cache` is not older than the server for one object: for a write that was refused because of a state
+/// that the cache does not show. Costs a read, and a list of the kind if an event was lost.
 pub async fn catch_up<V: View>(client: &Client, cache: &Cache<V>, key: &ObjectKey) -> Result<(), Error> {
     let Some(live) = read::<V>(client, key).await? else { return Ok(()) };
     let version = live.meta().resource_version;
     cache.wait_for_revision(version).await;
-    let shows = |held: std::sync::Arc<V>| held.meta().uid != live.meta().uid || held.meta().resource_version >= version;
-    // One that is not there at all may have been deleted meanwhile; then the list is for nothing, and does no harm.
+    let shows =
+        |cached: std::sync::Arc<V>| cached.meta().uid != live.meta().uid || cached.meta().resource_version >= version;
+    // A missing object may have been deleted meanwhile. The list is then unnecessary but harmless.
     if !cache.get(key).is_some_and(shows) {
         cache.relist().await;
     }
     Ok(())
 }
 
-/// Sends `request` and returns the answer's body as it came, or the `Status` it carries as an error. Without an answer
-/// within [`DEADLINE`] it is not known whether the server did what was asked.
+/// Sends `request` and returns the body of the response, or its `Status` as an error. Without a response within
+/// [`DEADLINE`] it is unknown whether the server applied the request.
 pub(crate) async fn send(client: &Client, request: Request<Body>) -> Result<Bytes, Error> {
     with_deadline(DEADLINE, exchange(client, request)).await
 }
 
-/// What `work` comes to, or an error where the server does not answer within `deadline`.
+/// The result of `work`, or an error if the server does not respond within `deadline`.
 pub(crate) async fn with_deadline<T>(
     deadline: Duration,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let ended = tokio::time::timeout(deadline, work).await;
-    ended.unwrap_or_else(|_| Err(Error::Service(format!("no answer within {} s", deadline.as_secs()).into())))
+    ended.unwrap_or_else(|_| Err(Error::Service(format!("no response within {} s", deadline.as_secs()).into())))
 }
 
 async fn exchange(client: &Client, request: Request<Body>) -> Result<Bytes, Error> {
@@ -168,7 +170,7 @@ async fn exchange(client: &Client, request: Request<Body>) -> Result<Bytes, Erro
     if !code.is_client_error() && !code.is_server_error() {
         return Ok(bytes);
     }
-    // A proxy in between may answer with something that is no Status; its code still says what to do.
+    // A proxy may send a response that is not a `Status`; its code still decides what to do.
     let status = serde_json::from_slice::<Status>(&bytes).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(&bytes).trim(), "Unknown").with_code(code.as_u16())
     });
@@ -184,16 +186,16 @@ async fn write(client: &Client, method: Method, path: &str, kind: &str, body: Ve
         .body(Body::from(body))
         .map_err(Error::HttpError)?;
     let bytes = send(client, request).await?;
-    let answer: WriteResponseBody = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
-    let uid = if answer.metadata.uid.is_empty() { answer.details.uid } else { answer.metadata.uid };
-    Ok(WriteResponse { revision: answer.metadata.resource_version, uid, name: answer.metadata.name })
+    let response: WriteResponseBody = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
+    let uid = if response.metadata.uid.is_empty() { response.details.uid } else { response.metadata.uid };
+    Ok(WriteResponse { revision: response.metadata.resource_version, uid, name: response.metadata.name })
 }
 
 fn encode(body: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(body).map_err(Error::SerdeError)
 }
 
-/// An object or a `Status`, as far as it is read.
+/// The fields of an object or a `Status` that are read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WriteResponseBody {

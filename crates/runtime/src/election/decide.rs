@@ -1,4 +1,4 @@
-//! Whose turn it is, from what was seen and when.
+//! Decides whether the lease may be taken, from observations of it.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use tokio::time::Instant;
 use super::ElectionSettings;
 use super::lease::LeaseRecord;
 
-/// The lease as it was last seen.
+/// The lease as last observed.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedLease {
     record: Option<LeaseRecord>,
-    /// When this version was first seen, by our own clock: the only one that counts.
+    /// When this version was first observed, by our own clock, which is the only one that counts.
     since: Option<Instant>,
 }
 
-/// What may be done about it.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseAction {
-    /// Nobody ever held it.
+    /// The lease does not exist: create it.
     Create,
-    /// It is ours, or nobody's any more.
+    /// It is ours, or has no holder: take it.
     Take,
-    /// Somebody holds it, for this long at least.
+    /// Another process holds it, for at least this long.
     Wait(Duration),
 }
 
 impl ObservedLease {
-    /// Takes in what the server just said (`None`: there is no such lease).
+    /// Records the lease as read from the server (`None`: it does not exist).
     pub fn observe(&mut self, record: Option<LeaseRecord>, now: Instant) {
         if self.since.is_none() || record != self.record {
             self.since = Some(now);
@@ -35,12 +35,12 @@ impl ObservedLease {
         self.record = record;
     }
 
-    /// The lease; an empty one where there is none.
+    /// The lease; an empty one if it does not exist.
     pub fn record(&self) -> LeaseRecord {
         self.record.clone().unwrap_or_default()
     }
 
-    /// Whether we may take it now.
+    /// Whether the lease may be taken now.
     pub fn next_action(&self, settings: &ElectionSettings, now: Instant) -> LeaseAction {
         let (Some(record), Some(since)) = (&self.record, self.since) else { return LeaseAction::Create };
         match record.holder() {
@@ -65,30 +65,34 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_over_only_after_it_was_seen_unchanged_for_its_whole_duration() {
+    fn a_lease_is_taken_over_only_after_it_was_unchanged_for_its_whole_duration() {
         let settings = ElectionSettings::new("lease", "us");
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut seen = ObservedLease::default();
-        seen.observe(None, at(0));
-        assert_eq!(seen.next_action(&settings, at(0)), LeaseAction::Create);
-        seen.observe(held("them", 1), at(1));
-        assert_eq!(seen.next_action(&settings, at(1)), LeaseAction::Wait(Duration::from_secs(15)), "however old it is");
-        seen.observe(held("them", 1), at(10));
-        assert_eq!(seen.next_action(&settings, at(10)), LeaseAction::Wait(Duration::from_secs(6)));
-        seen.observe(held("them", 2), at(12));
-        assert_eq!(seen.next_action(&settings, at(12)), LeaseAction::Wait(Duration::from_secs(15)), "renewed");
-        assert_eq!(seen.next_action(&settings, at(27)), LeaseAction::Take, "silent for its duration");
+        let mut observed = ObservedLease::default();
+        observed.observe(None, at(0));
+        assert_eq!(observed.next_action(&settings, at(0)), LeaseAction::Create);
+        observed.observe(held("them", 1), at(1));
+        assert_eq!(
+            observed.next_action(&settings, at(1)),
+            LeaseAction::Wait(Duration::from_secs(15)),
+            "independent of its renew time"
+        );
+        observed.observe(held("them", 1), at(10));
+        assert_eq!(observed.next_action(&settings, at(10)), LeaseAction::Wait(Duration::from_secs(6)));
+        observed.observe(held("them", 2), at(12));
+        assert_eq!(observed.next_action(&settings, at(12)), LeaseAction::Wait(Duration::from_secs(15)), "renewed");
+        assert_eq!(observed.next_action(&settings, at(27)), LeaseAction::Take, "not renewed for its duration");
     }
 
     #[test]
-    fn our_own_lease_and_one_that_was_given_back_are_taken_at_once() {
+    fn our_own_lease_and_a_released_one_are_taken_at_once() {
         let settings = ElectionSettings::new("lease", "us");
         let now = Instant::now();
         for holder in ["us", ""] {
-            let mut seen = ObservedLease::default();
-            seen.observe(held(holder, 7), now);
-            assert_eq!(seen.next_action(&settings, now), LeaseAction::Take, "{holder:?}");
+            let mut observed = ObservedLease::default();
+            observed.observe(held(holder, 7), now);
+            assert_eq!(observed.next_action(&settings, now), LeaseAction::Take, "{holder:?}");
         }
     }
 
@@ -106,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_that_cannot_hold_are_refused() {
+    fn invalid_durations_are_refused() {
         let seconds = Duration::from_secs;
         for (lease, renew, retry, sound) in
             [(15, 10, 2, true), (10, 10, 2, false), (15, 10, 6, false), (0, 0, 0, false), (15, 10, 0, false)]

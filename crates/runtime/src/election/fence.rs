@@ -1,4 +1,4 @@
-//! Lets writes through, and wait for their answers, only while the lease is held.
+//! Passes writes, and waits for their responses, only while the lease is held.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Service};
 
-/// Closed until the lease is won, open until the time to which it was last renewed. Clones are the same fence.
+/// Closed until the lease is acquired, open until the time to which it was last renewed. Clones share the state.
 ///
-/// A process that was stopped and goes on later finds it closed with its very next write, whatever its timers are still
-/// about to do. A write that has no answer when it closes is given up: the time from then to the lease's end is left for
-/// what is on the wire already.
+/// A process that was suspended finds it closed at its next write, even before its own timers fire. A write without a
+/// response is abandoned when the fence closes. The time from then to the end of the lease is left for requests that
+/// are already sent.
 #[derive(Clone, Debug)]
 pub struct Fence(Arc<watch::Sender<Option<Instant>>>);
 
@@ -40,7 +40,7 @@ impl Fence {
         self.0.send_replace(None);
     }
 
-    /// Returns once it is closed. It may be opened for longer meanwhile.
+    /// Returns once it is closed. It may be extended meanwhile.
     async fn wait_until_closed(&self) {
         let mut until = self.0.subscribe();
         loop {
@@ -54,7 +54,7 @@ impl Fence {
         }
     }
 
-    /// The same client, whose writes fail while the fence is closed; reads always pass.
+    /// The same client, whose writes fail while the fence is closed. Reads always pass.
     ///
     /// Must be called inside a tokio runtime, which `kube::Client` needs.
     pub fn wrap(&self, client: Client) -> Client {
@@ -75,7 +75,7 @@ impl Service<Request<Body>> for FencedClient {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The client behind waits for its own service when it is called.
+        // The wrapped client waits for its own service when it is called.
         Poll::Ready(Ok(()))
     }
 
@@ -86,7 +86,7 @@ impl Service<Request<Body>> for FencedClient {
             if reads {
                 return Ok(client.send(request).await?);
             }
-            // Looked at as late as possible: the future may have waited.
+            // Checked as late as possible, because the future may have waited.
             if !fence.is_open() {
                 return Err("not written: this process does not hold its lease".into());
             }

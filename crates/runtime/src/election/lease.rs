@@ -1,4 +1,4 @@
-//! The Lease, as far as it is read and written.
+//! The fields of the Lease that are read and written.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct LeaseRecordMeta {
     pub resource_version: String,
 }
 
-/// Who holds it, and since when.
+/// The holder, and since when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseRecordSpec {
@@ -35,26 +35,26 @@ pub struct LeaseRecordSpec {
 }
 
 impl LeaseRecord {
-    /// Who holds it; nobody where it was given back.
+    /// The holder; `None` if the lease was released.
     pub fn holder(&self) -> Option<&str> {
         self.spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// How long its holder may stay silent.
+    /// How long its holder may not renew it.
     pub fn duration(&self, settings: &ElectionSettings) -> Duration {
         self.spec.lease_duration_seconds.map_or(settings.lease_duration, |seconds| Duration::from_secs(seconds.into()))
     }
 
-    /// What is left behind by a holder that stops: the next one need not wait.
+    /// The lease after its holder released it, so that the next one need not wait.
     pub fn released(&self, settings: &ElectionSettings, now: Timestamp) -> Value {
         self.document(settings, "", 1, self.spec.acquire_time.unwrap_or(now), self.transitions(), now)
     }
 
-    /// The lease in our name, taken over or renewed.
+    /// The lease with us as its holder, taken over or renewed.
     pub fn acquired(&self, settings: &ElectionSettings, now: Timestamp) -> Value {
         let ours = self.holder() == Some(&settings.identity);
         let acquired = self.spec.acquire_time.filter(|_| ours).unwrap_or(now);
-        // The first holder of a lease took it from nobody.
+        // The first holder of a lease is not a transition.
         let taken_over = !ours && !self.metadata.resource_version.is_empty();
         let transitions = self.transitions() + u32::from(taken_over);
         let seconds = u32::try_from(settings.lease_duration.as_secs()).unwrap_or(u32::MAX);
@@ -76,7 +76,7 @@ impl LeaseRecord {
     ) -> Value {
         let mut metadata = json!({ "name": settings.name, "namespace": settings.namespace });
         if !self.metadata.resource_version.is_empty() {
-            // Refused if anybody was faster.
+            // Refused if another process was faster.
             metadata["resourceVersion"] = self.metadata.resource_version.clone().into();
         }
         json!({

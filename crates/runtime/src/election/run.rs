@@ -1,4 +1,4 @@
-//! Asks for the lease, renews it, and gives up in time.
+//! Acquires the lease, renews it, and releases it in time.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::backoff::Backoff;
 use crate::failure::{is_not_found, message};
 use crate::request::{get, post, put};
 
-/// The longest that giving the lease back may take: whoever stops us does not wait for ever.
+/// The longest time that releasing the lease may take, so that a stop does not hang.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How things stand.
+/// The state of this process in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeadershipState {
-    /// Another process has the lease, or the server could not be asked yet. Nothing may be written.
+    /// Another process has the lease, or the server could not be reached yet. Nothing may be written.
     Standby,
-    /// We had it, and have not seen it since. Nothing may be written.
+    /// We had the lease and lost it. Nothing may be written.
     Lost,
-    /// We have it, for the n-th time.
+    /// We have the lease, for the n-th time.
     Leading(u32),
 }
 
-/// One process' part in an election.
+/// The participation of one process in an election.
 pub struct Election {
     client: Client,
     settings: ElectionSettings,
@@ -42,14 +42,14 @@ pub struct Election {
 }
 
 impl Election {
-    /// How this process stands, the fence for its parts, and the task that must be polled for it to ever win.
+    /// The state of this process, the fence for its components, and the task that must be polled.
     pub fn of(
         client: Client,
         settings: ElectionSettings,
         clock: Arc<dyn Clock>,
         random: Random,
     ) -> (watch::Receiver<LeadershipState>, Fence, impl Future<Output = ()> + Send) {
-        let (standing, told) = watch::channel(LeadershipState::Standby);
+        let (sender, state) = watch::channel(LeadershipState::Standby);
         let fence = Fence::default();
         let election = Election {
             client,
@@ -58,9 +58,9 @@ impl Election {
             random,
             observed_lease: ObservedLease::default(),
             fence: fence.clone(),
-            leadership: standing,
+            leadership: sender,
         };
-        (told, fence, election.run())
+        (state, fence, election.run())
     }
 
     async fn run(mut self) {
@@ -74,26 +74,26 @@ impl Election {
         }
     }
 
-    /// Returns when the lease is ours, with the time at which we asked for it.
+    /// Returns when the lease is ours, with the time of the request.
     async fn acquire(&mut self) -> Instant {
-        let mut told = None;
+        let mut logged_holder = None;
         loop {
             let asked_at = Instant::now();
             match timeout(self.settings.renew_deadline, self.try_acquire_or_renew()).await {
                 Ok(Ok(true)) => return asked_at,
                 Ok(Ok(false)) => {
-                    self.leadership.send_if_modified(|standing| {
-                        let was_lost = *standing == LeadershipState::Lost;
-                        *standing = LeadershipState::Standby;
+                    self.leadership.send_if_modified(|state| {
+                        let was_lost = *state == LeadershipState::Lost;
+                        *state = LeadershipState::Standby;
                         was_lost
                     });
                     let record = self.observed_lease.record();
                     let holder = record.holder().map(str::to_owned);
-                    if holder.is_some() && holder != told {
+                    if holder.is_some() && holder != logged_holder {
                         let holder = holder.as_deref().unwrap_or_default();
                         tracing::info!(lease = %self.path(), "standing by: {holder} holds the lease");
                     }
-                    told = holder;
+                    logged_holder = holder;
                 }
                 Ok(Err(error)) => self.log_failure(&message(&error)),
                 Err(_) => self.log_failure("no answer"),
@@ -102,12 +102,12 @@ impl Election {
         }
     }
 
-    /// Renews until that fails for too long.
+    /// Renews the lease until renewal fails for too long.
     async fn renew(&mut self, won_at: Instant) {
         let mut until = won_at + self.settings.renew_deadline;
         tracing::info!(lease = %self.path(), "holding the lease as {}", self.settings.identity);
         loop {
-            // The deadline counts from the moment we asked, not from the answer: the server may have written it then.
+            // The deadline counts from the request, not from the response: the server may have written it at once.
             let next = Instant::now() + self.settings.retry_period;
             sleep_until(next.min(until)).await;
             let asked_at = Instant::now();
@@ -131,7 +131,7 @@ impl Election {
         }
     }
 
-    /// One look at the lease and, if it is our turn, one write. Says whether it is ours then.
+    /// One read of the lease and, if it may be taken, one write. Returns whether it is ours then.
     async fn try_acquire_or_renew(&mut self) -> Result<bool, Error> {
         let found = match get(&self.client, &self.path()).await {
             Ok(bytes) => Some(serde_json::from_slice::<LeaseRecord>(&bytes).map_err(Error::SerdeError)?),
@@ -145,11 +145,11 @@ impl Election {
             LeaseAction::Create => post(&self.client, &self.collection(), &lease).await,
             LeaseAction::Take => put(&self.client, &self.path(), &lease).await,
         };
-        // Where somebody was faster, or an earlier write of ours arrived late, the next look tells which.
+        // Another process was faster, or an earlier write of ours arrived late. The next read shows which.
         written.map(|_| true)
     }
 
-    /// Somewhere in the upper half of the time between attempts, so that candidates do not ask in step.
+    /// A random time in the upper half of the interval, so that candidates do not send requests at the same time.
     async fn pause(&self) {
         let every = Backoff { initial: self.settings.retry_period, max: self.settings.retry_period };
         tokio::time::sleep(every.jittered(1, &self.random)).await;
@@ -172,7 +172,7 @@ fn path(settings: &ElectionSettings) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", settings.namespace, settings.name)
 }
 
-/// Gives the lease back so that the next process need not wait for its end; only when nothing of this one writes any more.
+/// Releases the lease, so that the next process need not wait for its end. Only after the last write of this process.
 pub async fn release_lease(client: &Client, settings: &ElectionSettings, clock: &dyn Clock) {
     let give = async {
         let record: LeaseRecord =
@@ -182,7 +182,7 @@ pub async fn release_lease(client: &Client, settings: &ElectionSettings, clock: 
         }
         Ok::<(), Error>(())
     };
-    // Without it the others wait for the lease's end, and that is all.
+    // If it fails, the other processes only wait for the end of the lease.
     match timeout(RELEASE_TIMEOUT, give).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!("the lease was not given back: {}", message(&error)),

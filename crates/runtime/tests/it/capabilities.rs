@@ -1,4 +1,4 @@
-//! Which kinds a scripted server has, and when it is asked.
+//! The kinds of a scripted server, and when discovery is read.
 
 use std::time::Duration;
 
@@ -28,15 +28,15 @@ async fn a_server_has_the_kinds_that_its_discovery_lists() {
     server.reply(200, GROUP);
     server.reply(200, KINDS);
     let mut capabilities = capabilities(&server, &Reachability::default());
-    assert!(!capabilities.serves(WorkloadView::RESOURCE), "nobody has asked");
+    assert!(!capabilities.serves(WorkloadView::RESOURCE), "discovery was not read yet");
     timeout(Duration::from_secs(5), capabilities.wait_until_known()).await.expect("tried again");
     assert!(capabilities.serves(WorkloadView::RESOURCE));
-    assert!(!capabilities.serves(PodGroupView::RESOURCE), "a subresource is no kind");
+    assert!(!capabilities.serves(PodGroupView::RESOURCE), "a subresource is not a kind");
     assert!(Capabilities::everything().serves(PodGroupView::RESOURCE));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_changed_is_asked_again() {
+async fn discovery_is_read_again_after_a_change_of_the_server() {
     let server = FakeServer::default();
     server.reply(404, "404 page not found");
     server.reply(200, GROUP);
@@ -44,6 +44,6 @@ async fn a_server_that_was_changed_is_asked_again() {
     let mut capabilities = capabilities(&server, &Reachability::default());
     capabilities.wait_until_known().await;
     assert!(!capabilities.serves(WorkloadView::RESOURCE), "the whole group is missing");
-    timeout(Duration::from_secs(120), capabilities.wait_for_change()).await.expect("asked again");
+    timeout(Duration::from_secs(120), capabilities.wait_for_change()).await.expect("discovery is read again");
     assert!(capabilities.serves(WorkloadView::RESOURCE));
 }

@@ -1,4 +1,4 @@
-//! Servers that stop answering and connections that are dead, though none of them breaks.
+//! Servers that stop responding and dead connections that do not break.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,13 +30,13 @@ async fn seconds(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_frozen_is_noticed_although_no_connection_breaks() {
+async fn a_frozen_server_is_noticed_although_no_connection_breaks() {
     let (server, reach) = (FakeServer::default(), Reachability::default());
     server.reply(200, "{}");
     server.reply(403, r#"{"kind":"Status","code":403}"#);
     tokio::spawn(reach.clone().probe(server.client()));
     tokio::time::sleep(Duration::from_secs(9)).await;
-    assert!(reach.is_reachable(), "a refusal is an answer");
+    assert!(reach.is_reachable(), "a refusal is a response");
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert!(!reach.is_reachable());
     server.reply(200, "{}");
@@ -44,9 +44,9 @@ async fn a_server_that_is_frozen_is_noticed_although_no_connection_breaks() {
     assert!(reach.is_reachable());
 }
 
-// The connections of the watches were dead for ever, and only the next bookmark that did not come told so.
+// The connections of the watches were dead forever, which was noticed only when the next bookmark did not arrive.
 #[tokio::test(start_paused = true)]
-async fn all_watches_begin_anew_when_the_server_answers_again() {
+async fn all_watches_restart_when_the_server_responds_again() {
     let (prober, reach) = (FakeServer::default(), Reachability::default());
     let ((pods, _first), (nodes, _second)) = (watched_server::<PodView>(&reach), watched_server::<NodeView>(&reach));
     prober.reply(200, "{}");
@@ -56,10 +56,11 @@ async fn all_watches_begin_anew_when_the_server_answers_again() {
     assert!(reach.is_reachable());
     assert_eq!([pods.take_requests().len(), nodes.take_requests().len()], [2, 2], "a list and a watch each");
     seconds(7).await;
-    assert!(!reach.is_reachable(), "no answer within five seconds");
+    assert!(!reach.is_reachable(), "no response within five seconds");
     (0..5).for_each(|_| prober.reply(200, "{}"));
     let _third = pods.reply_watch();
-    // Sent on a new connection when the other was given up, and given up ten seconds later; the next one is answered.
+    // Sent on a new connection after the first one timed out, and timed out ten seconds later. The next one gets a
+    // response.
     seconds(15).await;
     let resumed = pods.take_requests();
     assert!(resumed.len() == 1 && resumed[0].contains("resourceVersion=5"), "{resumed:?}");
@@ -72,7 +73,7 @@ async fn all_watches_begin_anew_when_the_server_answers_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_falls_silent_has_all_watches_begun_anew() {
+async fn a_silent_watch_restarts_all_watches() {
     let reach = Reachability::default();
     let ((_pods, pods_watch), (nodes, nodes_watch)) =
         (watched_server::<PodView>(&reach), watched_server::<NodeView>(&reach));
@@ -86,12 +87,12 @@ async fn a_watch_that_falls_silent_has_all_watches_begun_anew() {
     while nodes.take_requests().is_empty() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert!(began.elapsed() < Duration::from_secs(11), "{:?}: 70 s after the last word about pods", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(11), "{:?}: 70 s after the last event of pods", began.elapsed());
 }
 
-// Servers send no bookmarks of a kind of which nothing was ever written.
+// Servers send no bookmarks for a kind that was never written.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_never_said_anything_is_begun_anew_alone() {
+async fn a_watch_that_never_sent_anything_restarts_alone() {
     let reach = Reachability::default();
     let ((pods, _pods_watch), (nodes, nodes_watch)) =
         (watched_server::<PodView>(&reach), watched_server::<NodeView>(&reach));
@@ -102,7 +103,7 @@ async fn a_watch_that_never_said_anything_is_begun_anew_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_on_a_new_connection_takes_all_later_ones_along() {
+async fn all_requests_after_one_on_a_new_connection_use_it() {
     let made = Arc::new(AtomicUsize::new(0));
     let servers = [FakeServer::default(), FakeServer::default()];
     for server in &servers {

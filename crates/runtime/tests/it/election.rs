@@ -1,4 +1,4 @@
-//! Elections over a lease that several candidates see, each through a connection that may fail.
+//! Elections of several candidates over one lease, each with a connection that may fail.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,16 +17,16 @@ use tokio::sync::watch;
 use tokio::time::{Instant, advance, sleep, timeout};
 use types::{Random, Timestamp};
 
-/// A server that has one Lease at most.
+/// A server that has at most one Lease.
 #[derive(Clone, Default)]
 struct LeaseServer(Arc<Mutex<(Option<Value>, u64)>>);
 
-/// What goes wrong between one candidate and the server.
+/// The fault between one candidate and the server.
 #[derive(Clone, Default)]
 struct LineFaults {
-    /// Nothing arrives, and nothing is answered.
+    /// Requests do not arrive.
     is_cut: Arc<AtomicBool>,
-    /// What is written arrives, but no answer comes back.
+    /// Requests arrive, but no response returns.
     loses_answers: Arc<AtomicBool>,
 }
 
@@ -127,15 +127,15 @@ async fn the_second_leads_only_after_the_first_has_stopped_by_its_own_clock() {
     assert_eq!(server.spec()["leaseTransitions"], 1);
     first.faults.is_cut.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(*first.leadership.borrow(), LeadershipState::Lost, "until it has seen the lease again");
+    assert_eq!(*first.leadership.borrow(), LeadershipState::Lost, "until it has read the lease again");
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(*first.leadership.borrow(), LeadershipState::Standby, "it is a candidate again, and waits");
+    assert_eq!(*first.leadership.borrow(), LeadershipState::Standby, "it is a candidate again");
     second.faults.loses_answers.store(true, Ordering::Relaxed);
     first.wait_for(LeadershipState::Leading(2), 40).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_given_back_is_taken_with_the_next_look() {
+async fn a_released_lease_is_taken_at_the_next_attempt() {
     let server = LeaseServer::default();
     let mut first = Candidate::start(&server, "first", 1);
     first.wait_for(LeadershipState::Leading(1), 2).await;
@@ -145,11 +145,11 @@ async fn a_lease_that_is_given_back_is_taken_with_the_next_look() {
     release_lease(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
     second.wait_for(LeadershipState::Leading(1), 4).await;
     release_lease(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
-    assert_eq!(server.spec()["holderIdentity"], "second", "nobody gives back what is not his");
+    assert_eq!(server.spec()["holderIdentity"], "second", "only the holder releases the lease");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_slept_finds_its_fence_closed_before_any_timer_has_run() {
+async fn a_suspended_process_finds_its_fence_closed_before_any_timer_fires() {
     let server = LeaseServer::default();
     let mut first = Candidate::start(&server, "first", 1);
     let fenced = first.fence.wrap(first.client.clone());
@@ -158,16 +158,16 @@ async fn a_process_that_slept_finds_its_fence_closed_before_any_timer_has_run() 
     assert!(phalanx_runtime::failure::message(&refused).contains("does not hold its lease"), "{refused}");
     first.wait_for(LeadershipState::Leading(1), 2).await;
     assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Api(_))), "it reached the server");
-    // `advance` moves the clock at once, as a stopped process would see it.
+    // `advance` moves the clock at once, as for a suspended process.
     advance(Duration::from_secs(11)).await;
     assert!(!first.fence.is_open());
-    assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Service(_))), "it stayed here");
-    assert!(phalanx_runtime::request::get(&fenced, "/any").await.is_ok(), "reading does no harm");
+    assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Service(_))), "the fence refused it");
+    assert!(phalanx_runtime::request::get(&fenced, "/any").await.is_ok(), "reads always pass");
 }
 
-/// A write that began just before the fence closed had the 15 s of every request, and the lease only 5 s more.
+/// A write that began just before the fence closed had the 15 s of every request, but the lease only 5 s more.
 #[tokio::test(start_paused = true)]
-async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_another() {
+async fn a_write_without_a_response_is_abandoned_before_another_process_leads() {
     let server = LeaseServer::default();
     let mut first = Candidate::start(&server, "first", 1);
     first.wait_for(LeadershipState::Leading(1), 2).await;
@@ -176,7 +176,7 @@ async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_anot
     let fenced = first.fence.wrap(first.client.clone());
     first.faults.is_cut.store(true, Ordering::Relaxed);
     let cut_at = Instant::now();
-    // One write every 100 ms, until the fence lets none begin.
+    // One write every 100 ms, until the fence is closed.
     let mut writes = tokio::task::JoinSet::new();
     while first.fence.is_open() {
         let fenced = fenced.clone();
@@ -188,13 +188,13 @@ async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_anot
     assert!(cut_at.elapsed() > Duration::from_secs(10) && writes.len() > 70, "{} writes", writes.len());
     while let Some(ended) = writes.join_next().await {
         let (answer, at) = ended.unwrap();
-        assert!(at + Duration::from_secs(2) < led_at, "given up at {at:?}, another leads since {led_at:?}");
-        assert!(phalanx_runtime::failure::message(&answer.unwrap_err()).contains("lease"), "it says why");
+        assert!(at + Duration::from_secs(2) < led_at, "abandoned at {at:?}, another leads since {led_at:?}");
+        assert!(phalanx_runtime::failure::message(&answer.unwrap_err()).contains("lease"), "the error has the cause");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_write_goes_on_while_the_lease_is_renewed() {
+async fn a_slow_write_continues_while_the_lease_is_renewed() {
     let server = LeaseServer::default();
     let mut first = Candidate::start(&server, "first", 1);
     first.wait_for(LeadershipState::Leading(1), 2).await;
@@ -209,11 +209,11 @@ async fn a_slow_write_goes_on_while_the_lease_is_renewed() {
         sleep(Duration::from_secs(1)).await;
         first.task.abort();
     });
-    assert!(write.is_err(), "without a renewal it is given up");
+    assert!(write.is_err(), "without a renewal it is abandoned");
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_two_processes_may_write_at_once_whatever_the_lines_do() {
+async fn two_processes_never_write_at_once_despite_network_faults() {
     for seed in 0..6 {
         let server = LeaseServer::default();
         let random = Random::seeded(seed);
@@ -235,13 +235,13 @@ async fn no_two_processes_may_write_at_once_whatever_the_lines_do() {
                 }
                 _ => {}
             }
-            // Now and then a process is killed and started again, under another name.
+            // From time to time a process is killed and started again with another identity.
             if random.below(300) == 0 {
                 candidate.task.abort();
                 generation += 1;
                 *candidate = Candidate::start(&server, &format!("c{generation}"), seed * 10 + generation);
             }
         }
-        assert!(led > 1_000, "seed {seed}: somebody led {led} times of 4,000");
+        assert!(led > 1_000, "seed {seed}: there was a leader {led} times of 4,000");
     }
 }

@@ -1,4 +1,4 @@
-//! An API server that answers from a script.
+//! An API server that responds from a script.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,14 +16,14 @@ use kube::client::Body;
 
 type Chunk = Result<Bytes, std::io::Error>;
 
-/// What the next request gets.
+/// The response to the next request.
 enum ScriptedReply {
     Never,
     Text(u16, String),
     Stream(UnboundedReceiver<Chunk>),
 }
 
-/// The script, and what was asked so far.
+/// The script, and the requests so far.
 #[derive(Clone, Default)]
 pub struct FakeServer {
     script: Arc<Mutex<VecDeque<ScriptedReply>>>,
@@ -34,24 +34,24 @@ pub struct FakeServer {
 pub struct WatchEnd(UnboundedSender<Chunk>);
 
 impl FakeServer {
-    /// A client of this server. A request beyond the end of the script waits for ever.
+    /// A client of this server. A request beyond the end of the script waits forever.
     pub fn client(&self) -> Client {
         let fake = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| fake.clone().answer(request));
         Client::new(service, "default")
     }
 
-    /// The next unanswered request gets this.
+    /// Adds a response to the script.
     pub fn reply(&self, code: u16, body: &str) {
         self.script.lock().unwrap().push_back(ScriptedReply::Text(code, body.to_owned()));
     }
 
-    /// The next unanswered request never gets an answer.
+    /// The next request in the script never gets a response.
     pub fn lose_answer(&self) {
         self.script.lock().unwrap().push_back(ScriptedReply::Never);
     }
 
-    /// The next unanswered request is a watch whose lines come from the returned end.
+    /// The next request in the script is a watch whose lines come from the returned end.
     pub fn reply_watch(&self) -> WatchEnd {
         let (sender, receiver) = unbounded();
         self.script.lock().unwrap().push_back(ScriptedReply::Stream(receiver));

@@ -57,7 +57,7 @@ impl ListWatchHarness {
 const PODS: &str = "GET /api/v1/pods?&";
 
 #[tokio::test(start_paused = true)]
-async fn of_what_has_ended_the_cache_keeps_only_what_is_read() {
+async fn the_cache_keeps_only_the_used_fields_of_finished_pods() {
     let ended = |name: &str, revision| {
         let spec = r#","spec":{"nodeName":"n","containers":[{"name":"c"}]},"status":{"phase":"Succeeded"}}"#;
         pod(name, revision).replace("}}", &format!("}}{spec}"))
@@ -76,7 +76,7 @@ async fn of_what_has_ended_the_cache_keeps_only_what_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_in_pages_and_its_watch_fold_into_the_cache() {
+async fn a_list_in_pages_and_its_watch_fill_the_cache() {
     let mut watch = None;
     let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "next/page=", &[pod("a", 1)]));
@@ -119,9 +119,9 @@ async fn a_bookmark_moves_the_revision_and_wakes_its_waiters() {
     assert_eq!(world.cache.revision(), Revision(41));
 }
 
-// A Job waited up to a minute for the cache of its pods to reach the revision of a list, which was that of another kind.
+// A Job waited up to a minute for the cache of its pods to reach the revision of a list of another kind.
 #[tokio::test(start_paused = true)]
-async fn what_the_cache_shows_ends_a_wait_for_a_revision_of_another_kind() {
+async fn a_condition_ends_a_wait_for_a_revision_of_another_kind() {
     let mut watch = None;
     let world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[pod("a", 1)]));
@@ -133,12 +133,12 @@ async fn what_the_cache_shows_ends_a_wait_for_a_revision_of_another_kind() {
         tokio::spawn(async move { cache.wait_for_revision_or(Revision(40), || cache.all().is_empty()).await });
     watch.send(&event("MODIFIED", &pod("a", 6)));
     watch.send(&event("DELETED", &pod("a", 7)));
-    timeout(Duration::from_secs(1), waiting).await.expect("the pod is gone").unwrap();
-    assert_eq!(world.cache.revision(), Revision(7), "no bookmark has come");
+    timeout(Duration::from_secs(1), waiting).await.expect("the pod is deleted").unwrap();
+    assert_eq!(world.cache.revision(), Revision(7), "no bookmark has arrived");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_watch_resumes_after_the_last_event_seen() {
+async fn a_closed_watch_resumes_after_the_last_event() {
     let mut watches = Vec::new();
     let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[]));
@@ -152,14 +152,14 @@ async fn a_cut_watch_resumes_after_the_last_event_seen() {
     first.cut();
     second.send(&event("ADDED", &pod("b", 10)));
     assert_eq!(world.changes(1).await, "+b");
-    assert_eq!(before.elapsed(), Duration::from_millis(200), "one step of back-off");
-    let asked = world.server.take_requests();
-    assert_eq!(asked.len(), 3, "no second list: {asked:?}");
-    assert!(asked[2].ends_with("resourceVersion=9"), "{}", asked[2]);
+    assert_eq!(before.elapsed(), Duration::from_millis(200), "one step of backoff");
+    let requests = world.server.take_requests();
+    assert_eq!(requests.len(), 3, "no second list: {requests:?}");
+    assert!(requests[2].ends_with("resourceVersion=9"), "{}", requests[2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_brought_something_starts_the_back_off_anew() {
+async fn a_watch_with_events_resets_the_backoff() {
     let mut watches = Vec::new();
     let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[]));
@@ -171,25 +171,25 @@ async fn a_watch_that_brought_something_starts_the_back_off_anew() {
         world.changes(1).await;
         watch.cut();
     }
-    assert_eq!(before.elapsed(), Duration::from_millis(5 * 200), "five cuts, each as if it were the first");
+    assert_eq!(before.elapsed(), Duration::from_millis(5 * 200), "five interruptions, each with the first delay");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_lists_anew_and_tells_what_went_missing() {
+async fn an_expired_watch_lists_again_and_reports_what_was_missed() {
     for by_status_code in [false, true] {
-        let gone = r#"{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old"}"#;
+        let expired = r#"{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old"}"#;
         let mut watch = None;
         let mut world = ListWatchHarness::start(|server| {
             server.reply(200, &list(5, "", &[pod("a", 1), pod("b", 2)]));
             if by_status_code {
-                server.reply(410, gone);
+                server.reply(410, expired);
             } else {
                 watch = Some(server.reply_watch());
             }
             server.reply(200, &list(20, "", &[pod("b", 2), pod("c", 18)]));
         });
         if let Some(watch) = &watch {
-            watch.send(&event("ERROR", gone));
+            watch.send(&event("ERROR", expired));
         }
         assert_eq!(world.changes(4).await, "+a +b -a +c", "by status code: {by_status_code}");
         assert_eq!(world.cache.revision(), Revision(20));
@@ -197,7 +197,7 @@ async fn an_expired_watch_lists_anew_and_tells_what_went_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_decode_is_skipped_and_the_watch_goes_on() {
+async fn an_object_that_does_not_decode_is_skipped() {
     let bad = r#"{"metadata":{"namespace":"ns","name":"bad","resourceVersion":"6"},"spec":{"containers":"none"}}"#;
     let mut watch = None;
     let mut world = ListWatchHarness::start(|server| {
@@ -211,7 +211,7 @@ async fn an_object_that_does_not_decode_is_skipped_and_the_watch_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_is_asked_again_with_growing_pauses() {
+async fn requests_to_an_unavailable_server_are_retried_with_growing_delays() {
     let before = Instant::now();
     let world = ListWatchHarness::start(|server| {
         (0..3).for_each(|_| server.reply(503, "upstream connect error"));
@@ -222,7 +222,7 @@ async fn a_server_that_is_away_is_asked_again_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_kind_that_is_not_served_there_is_nothing_until_it_is() {
+async fn a_kind_that_is_not_served_has_no_objects_until_it_is() {
     let (server, reach, cache) =
         (FakeServer::default(), phalanx_runtime::Reachability::default(), Cache::<PodView>::new(&[]));
     server.reply(404, "404 page not found");
@@ -233,19 +233,21 @@ async fn of_a_kind_that_is_not_served_there_is_nothing_until_it_is() {
     tokio::spawn(list_and_watch(server.client(), cache.clone(), config));
     let mut world = ListWatchHarness { server, cursor: cache.subscribe(), cache };
     let start = Instant::now();
-    timeout(Duration::from_secs(1), world.cache.wait_for_sync()).await.expect("nothing is all there is");
+    timeout(Duration::from_secs(1), world.cache.wait_for_sync()).await.expect("the cache is synced without objects");
     assert!(world.cache.is_empty());
     assert_eq!(world.changes(1).await, "+a");
-    assert_eq!(start.elapsed(), Duration::from_secs(30), "asked again, but not all the time");
-    // Nothing was ever out of reach, and still the server is another than before.
-    timeout(Duration::from_secs(1), reach.wait_for_recovery(0)).await.expect("who asked before must ask again");
-    // The watch is cut, and the server that comes back has been changed again.
+    assert_eq!(start.elapsed(), Duration::from_secs(30), "retried, but not all the time");
+    // The server was always reachable, but it is not the same server as before.
+    timeout(Duration::from_secs(1), reach.wait_for_recovery(0))
+        .await
+        .expect("a newly served kind counts as a recovery");
+    // The watch is closed, and the server that returns has changed again.
     watch.cut();
     assert_eq!(world.changes(1).await, "-a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_out_of_reach_is_known_and_known_to_be_back() {
+async fn an_unreachable_server_and_its_recovery_are_noticed() {
     let (server, reach) = (FakeServer::default(), phalanx_runtime::Reachability::default());
     server.reply(503, "");
     server.reply(200, &list(7, "", &[]));
@@ -257,13 +259,14 @@ async fn a_server_out_of_reach_is_known_and_known_to_be_back() {
     while server.take_requests().is_empty() || reach.is_reachable() {
         tokio::task::yield_now().await;
     }
-    timeout(Duration::from_secs(10), reach.wait_for_recovery(0)).await.expect("it answers again");
+    timeout(Duration::from_secs(10), reach.wait_for_recovery(0)).await.expect("the server responds again");
     assert!(reach.is_reachable() && cache.is_synced());
 }
 
-// A watch that had lost an event came as far as any other, and what was lost stayed lost until the next list.
+// A watch that had lost an event reached the same revision as any other, and the object stayed lost until the next
+// list.
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_said_to_be_wrong_is_listed_anew_at_once() {
+async fn a_cache_that_is_reported_wrong_is_listed_again_at_once() {
     let mut watches = Vec::new();
     let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[pod("a", 1)]));
@@ -279,7 +282,7 @@ async fn a_cache_that_is_said_to_be_wrong_is_listed_anew_at_once() {
     assert_eq!(asked_at.elapsed(), Duration::ZERO);
     assert_eq!(world.changes(2).await, "-c +b");
     watches[1].send(&event("MODIFIED", &pod("b", 10)));
-    assert_eq!(world.changes(1).await, "~b", "the watch goes on from the list");
+    assert_eq!(world.changes(1).await, "~b", "the watch continues from the list");
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,11 +299,11 @@ async fn a_cache_catches_up_with_one_object_by_waiting_or_by_a_list() {
 
     world.server.reply(200, &pod("a", 5));
     catch_up().await.unwrap();
-    assert_eq!(world.server.take_requests(), ["GET /api/v1/namespaces/ns/pods/a"], "it is as new as can be");
+    assert_eq!(world.server.take_requests(), ["GET /api/v1/namespaces/ns/pods/a"], "the cache is up to date");
 
     world.server.reply(404, r#"{"kind":"Status","code":404}"#);
     catch_up().await.unwrap();
-    assert_eq!(world.server.take_requests().len(), 1, "that it is gone comes as an event");
+    assert_eq!(world.server.take_requests().len(), 1, "the deletion arrives as an event");
 
     // The event of revision 6 was lost; the watch is past it.
     watches[0].send(&event("ADDED", &pod("b", 7)));
@@ -311,9 +314,9 @@ async fn a_cache_catches_up_with_one_object_by_waiting_or_by_a_list() {
     assert_eq!(world.cache.get(&key).unwrap().metadata.resource_version, Revision(6));
 }
 
-// A server that is frozen, or a network that swallows packets: the connection stays open and brings nothing.
+// A frozen server, or a network that drops packets: the connection stays open and nothing arrives.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_says_nothing_is_taken_up_where_it_was() {
+async fn a_silent_watch_resumes_at_its_revision() {
     let mut watches = Vec::new();
     let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[pod("a", 5)]));
@@ -326,13 +329,13 @@ async fn a_watch_that_says_nothing_is_taken_up_where_it_was() {
     world.server.take_requests();
     let began = Instant::now();
     watches[1].send(&event("ADDED", &pod("c", 9)));
-    let change = timeout(Duration::from_secs(600), world.cursor.next()).await.expect("the second watch is asked for");
+    let change = timeout(Duration::from_secs(600), world.cursor.next()).await.expect("the second watch begins");
     assert_eq!((change.latest().metadata.name.as_str(), began.elapsed().as_secs()), ("c", 70));
-    assert!(world.server.take_requests()[0].contains("resourceVersion=7"), "from the last event on");
+    assert!(world.server.take_requests()[0].contains("resourceVersion=7"), "from the last event");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_and_a_watch_without_an_answer_are_asked_for_again() {
+async fn a_list_and_a_watch_without_a_response_are_retried() {
     let mut world = ListWatchHarness::start(FakeServer::lose_answer);
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.server.reply(200, &list(5, "", &[pod("a", 5)]));
@@ -345,17 +348,17 @@ async fn a_list_and_a_watch_without_an_answer_are_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_an_answer_ends_and_says_so() {
+async fn a_request_without_a_response_ends_with_an_error() {
     let server = FakeServer::default();
     let began = Instant::now();
     let error = phalanx_runtime::request::get(&server.client(), "/version").await.unwrap_err();
     assert_eq!(began.elapsed(), phalanx_runtime::request::DEADLINE);
-    assert_eq!(phalanx_runtime::failure::message(&error), "no answer within 15 s");
+    assert_eq!(phalanx_runtime::failure::message(&error), "no response within 15 s");
     assert!(
         phalanx_runtime::is_retriable(&error) && phalanx_runtime::is_uncertain(&error),
-        "it may have been done or not"
+        "it may have been applied or not"
     );
-    // An answer that begins and does not end is none.
+    // A response whose body does not end counts as none.
     let _never = server.reply_watch();
     let began = Instant::now();
     assert!(phalanx_runtime::request::get(&server.client(), "/version").await.is_err());

@@ -1,7 +1,7 @@
 //! The runtime against a scripted API server, on the paused clock.
 #![allow(clippy::unwrap_used)]
 
-mod fake_server; // answers requests from a script and writes down what was asked
+mod fake_server; // responds from a script and records requests
 mod list_watch;
 mod dead_connections;
 mod capabilities;

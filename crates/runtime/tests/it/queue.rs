@@ -1,4 +1,4 @@
-//! The work queue: order, delays, back-off.
+//! The work queue: order, delays, backoff.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn take(queue: &WorkQueue<&'static str>) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_come_in_order_and_once() {
+async fn keys_are_returned_in_order_and_once() {
     let queue = queue();
     for key in ["b", "a", "b", "c", "a"] {
         queue.add(key);
@@ -27,7 +27,7 @@ async fn keys_come_in_order_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_added_while_worked_on_comes_again_only_when_done() {
+async fn a_key_added_while_it_is_processed_is_returned_again_when_done() {
     let queue = queue();
     queue.add("a");
     let taken = queue.next().await;
@@ -48,9 +48,9 @@ async fn delays_are_kept_and_the_earliest_counts() {
     assert_eq!((take(&queue).await, start.elapsed().as_secs()), ("late", 9));
 }
 
-// A Job may ask for any number of seconds, and the sum of such a delay and the time panicked.
+// A Job may set any number of seconds, and adding such a delay to the current time panicked.
 #[tokio::test(start_paused = true)]
-async fn a_delay_beyond_all_bounds_is_a_year() {
+async fn an_unbounded_delay_is_a_year() {
     for delay in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
         let (queue, start) = (queue(), Instant::now());
         queue.add_after("late", delay);
@@ -69,7 +69,7 @@ async fn a_shorter_delay_wakes_a_worker_that_sleeps_for_a_longer_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn back_off_grows_until_forgotten() {
+async fn backoff_grows_until_forgotten() {
     let queue = queue();
     let mut waits = Vec::new();
     for forget in [false, false, false, true, false] {
@@ -85,12 +85,12 @@ async fn back_off_grows_until_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_to_keys_is_counted() {
+async fn metrics_count_keys() {
     let mut registry = Registry::default();
     let metrics = QueueMetrics::register(&mut registry);
     let backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(4) };
     let queue = WorkQueue::with_metrics(backoff, metrics.of("test"));
-    let told = |figure: &str| {
+    let metric = |figure: &str| {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let prefix = format!("workqueue_{figure}{{name=\"test\"}} ");
@@ -99,17 +99,17 @@ async fn what_happens_to_keys_is_counted() {
     queue.add("a");
     queue.add("b");
     queue.add("a");
-    assert_eq!((told("depth"), told("adds_total")), (Some(2.0), Some(2.0)), "one that waits is not added again");
+    assert_eq!((metric("depth"), metric("adds_total")), (Some(2.0), Some(2.0)), "one that waits is not added again");
     tokio::time::advance(Duration::from_secs(3)).await;
     let key = queue.next().await;
-    assert_eq!((told("depth"), told("queue_duration_seconds_sum")), (Some(1.0), Some(3.0)));
+    assert_eq!((metric("depth"), metric("queue_duration_seconds_sum")), (Some(1.0), Some(3.0)));
     tokio::time::advance(Duration::from_secs(2)).await;
     queue.add_with_backoff(key);
     queue.done(&key);
-    assert_eq!((told("work_duration_seconds_sum"), told("retries_total")), (Some(2.0), Some(1.0)));
+    assert_eq!((metric("work_duration_seconds_sum"), metric("retries_total")), (Some(2.0), Some(1.0)));
     assert_eq!([take(&queue).await, take(&queue).await], ["b", "a"]);
     assert_eq!(
-        (told("depth"), told("adds_total"), told("work_duration_seconds_count")),
+        (metric("depth"), metric("adds_total"), metric("work_duration_seconds_count")),
         (Some(0.0), Some(3.0), Some(3.0))
     );
 }

@@ -28,7 +28,7 @@ fn recorder(server: &FakeServer) -> Recorder {
     recorder
 }
 
-/// Lets the writer finish and returns method, path and body of what it sent.
+/// Lets the writer finish and returns method, path and body of its requests.
 async fn sent_requests(server: &FakeServer) -> Vec<(String, String, Value)> {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let parse = |line: String| {
@@ -42,7 +42,7 @@ async fn sent_requests(server: &FakeServer) -> Vec<(String, String, Value)> {
 const OK: &str = r#"{"metadata":{"uid":"u","resourceVersion":"7"}}"#;
 
 #[tokio::test(start_paused = true)]
-async fn an_event_says_what_happened_to_whom() {
+async fn an_event_has_its_object_and_reason() {
     let server = FakeServer::default();
     server.reply(201, OK);
     recorder(&server).event(&object_ref("a"), EventKind::Normal, "Scheduled", "Binding", "assigned");
@@ -87,7 +87,7 @@ async fn a_repetition_within_ten_minutes_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_counted_event_that_the_server_forgot_is_written_anew() {
+async fn a_repeated_event_that_the_server_deleted_is_created_again() {
     let server = FakeServer::default();
     server.reply(201, OK);
     server.reply(404, r#"{"kind":"Status","code":404,"reason":"NotFound"}"#);
