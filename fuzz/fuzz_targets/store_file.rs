@@ -4,16 +4,16 @@
 use std::panic;
 use std::sync::Mutex;
 
-/// The last panic. The store catches those of its database, so most are no finding and none may end the process.
+/// The last panic. The store catches panics of its database, so most are not findings and none may end the process.
 static LAST: Mutex<String> = Mutex::new(String::new());
 
 fn remember(panic: &panic::PanicHookInfo<'_>) {
-    *LAST.lock().expect("nothing panics while it holds this") = panic.to_string();
+    *LAST.lock().expect("no thread panics while it has the lock") = panic.to_string();
 }
 
 libfuzzer_sys::fuzz_target!(init: panic::set_hook(Box::new(remember)), |input: &[u8]| {
     if panic::catch_unwind(|| testkit::fuzz::store_file::check(input)).is_err() {
-        eprintln!("{}", LAST.lock().expect("nothing panics while it holds this"));
+        eprintln!("{}", LAST.lock().expect("no thread panics while it has the lock"));
         std::process::abort();
     }
 });

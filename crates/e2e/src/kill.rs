@@ -1,8 +1,8 @@
 //! Real SIGKILLs of `phalanx up` while Jobs are submitted: no acknowledged write is lost, and every Job is counted exactly.
 
-mod ledger; // what was acknowledged, and what must be there
+mod ledger; // acknowledged writes, and what must be stored
 mod submitter; // one client
-mod verify; // what is there
+mod verify; // the state after a crash
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use ledger::ClientLedger;
 use submitter::Submitter;
 use verify::ServerSnapshot;
 
-/// How long the last Jobs may stand still once nothing kills the server any more.
+/// How long the last Jobs may make no progress after the last kill.
 const MAX_STANDSTILL: Duration = Duration::from_secs(60);
-/// How long after a kill a client may still wait for an answer: every connection is closed by then.
+/// How long after a kill a client may still wait for a response: every connection is closed by then.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The switch that acknowledges writes before they are on disk: the loss that this check must see.
+/// The switch that acknowledges writes before they are on disk: a loss that this check must detect.
 const EARLY_ACK_ENV: (&str, &str) = ("PHALANX_TEST_ACK_EARLY", "1");
 
 /// Options of `cargo xtask kill`.
@@ -30,10 +30,10 @@ pub struct Args {
     /// How often the server is killed
     #[arg(long, default_value_t = 50)]
     rounds: u32,
-    /// Jobs under way at once: in each round the clients submit as many as are missing
+    /// Concurrent Jobs: in each round the clients submit as many as are missing
     #[arg(long, default_value_t = 200)]
     jobs: usize,
-    /// Clients that submit at once
+    /// Concurrent clients
     #[arg(long, default_value_t = 8)]
     clients: usize,
     /// The longest life of a server, in milliseconds
@@ -42,10 +42,10 @@ pub struct Args {
     /// The program to kill
     #[arg(long)]
     phalanx: PathBuf,
-    /// Draws when it is killed and what the clients do; printed, so that a run can be repeated
+    /// The seed of kills and clients; printed, so that a run can be repeated
     #[arg(long)]
     seed: Option<u64>,
-    /// Let the server acknowledge writes before they are on disk; the run succeeds when it sees the loss
+    /// Let the server acknowledge writes before they are on disk; the run succeeds if it detects the loss
     #[arg(long)]
     planted: bool,
 }
@@ -63,9 +63,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let result = runtime.block_on(CrashTest::new(args, seed, plan).run_rounds());
     match (result, args.planted) {
         (Ok(()), false) => Ok(()),
-        (Ok(()), true) => bail!("kill: writes were acknowledged early, and no loss was seen"),
+        (Ok(()), true) => bail!("kill: writes were acknowledged early, and no loss was detected"),
         (Err(error), true) if error.is::<LostWrites>() => {
-            println!("kill: the planted loss is seen: {error}");
+            println!("kill: the planted loss is detected: {error}");
             Ok(())
         }
         (Err(error), _) => {
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// What must never be: the promise of the store is broken.
+/// A broken promise of the store.
 #[derive(Debug)]
 struct LostWrites(String);
 
@@ -135,7 +135,7 @@ impl CrashTest<'_> {
         Ok(())
     }
 
-    /// Starts the server; now and then it is killed once more while it starts.
+    /// Starts the server; sometimes it is killed once more during the start.
     fn restart(&mut self, round: u32) -> anyhow::Result<UpProcess> {
         if round > 1 && self.random.below(4) == 0 {
             let up = UpProcess::spawn(&self.plan, "127.0.0.1:0")?;
@@ -145,7 +145,7 @@ impl CrashTest<'_> {
         UpProcess::start(&self.plan, "127.0.0.1:0").with_context(|| format!("round {round}"))
     }
 
-    /// All clients work until the server dies under them.
+    /// All clients work until the server is killed.
     async fn work_until_killed(&mut self, up: UpProcess) -> anyhow::Result<()> {
         let life = Duration::from_millis(self.random.below(self.args.life_ms_max));
         let share = self.args.jobs.div_ceil(self.args.clients.max(1));
@@ -154,7 +154,7 @@ impl CrashTest<'_> {
             clients.push(up.client().await?);
         }
         let work = self.submitters.iter_mut().zip(&clients).map(|(submitter, client)| {
-            // A server that is killed so often falls behind; a few new Jobs come in every round all the same.
+            // A server that is killed this often falls behind; a few new Jobs are still submitted in every round.
             let budget = share.saturating_sub(submitter.ledger.unfinished()).max(share.div_ceil(8));
             submitter.submit_until_down(client, budget)
         });
@@ -164,30 +164,30 @@ impl CrashTest<'_> {
         };
         let (results, killed) = tokio::join!(tokio::time::timeout(life + RESPONSE_TIMEOUT, join_all(work)), kill);
         killed?;
-        let waits = || {
-            format!("a client still waits for an answer {} s after the server was killed", RESPONSE_TIMEOUT.as_secs())
+        let waiting_client = || {
+            format!("a client still waits for a response {} s after the server was killed", RESPONSE_TIMEOUT.as_secs())
         };
-        results.with_context(waits)?.into_iter().collect()
+        results.with_context(waiting_client)?.into_iter().collect()
     }
 
-    /// Every book agrees with what is there, and what is complete is counted exactly.
+    /// Every ledger matches the server, and complete Jobs are counted exactly.
     async fn verify(&mut self, up: &UpProcess) -> anyhow::Result<usize> {
-        let held = ServerSnapshot::read(&up.client().await?).await?;
+        let snapshot = ServerSnapshot::read(&up.client().await?).await?;
         let acknowledged = self.acknowledged();
         let mut losses = Vec::new();
-        if held.revision < acknowledged {
-            losses.push(format!("the store is at {}, acknowledged was {acknowledged}", held.revision));
+        if snapshot.revision < acknowledged {
+            losses.push(format!("the store is at {}, acknowledged was {acknowledged}", snapshot.revision));
         }
-        let found = held.stored_jobs();
+        let found = snapshot.stored_jobs();
         for submitter in &mut self.submitters {
             losses.extend(submitter.ledger.reconcile(&found));
         }
         let mut waiting = 0;
-        for job in &held.jobs {
+        for job in &snapshot.jobs {
             let name = job.name_any();
             let owner = self.submitters.iter_mut().find(|submitter| submitter.ledger.contains(&name));
-            match (owner, held.is_complete(job)) {
-                (None, _) => losses.push(format!("job {name}: nobody created it")),
+            match (owner, snapshot.is_complete(job)) {
+                (None, _) => losses.push(format!("job {name}: it was never created")),
                 (_, Err(text)) => losses.push(text),
                 (Some(owner), Ok(true)) => owner.ledger.mark_finished(&name),
                 (Some(_), Ok(false)) => waiting += 1,
@@ -199,7 +199,7 @@ impl CrashTest<'_> {
         Ok(waiting)
     }
 
-    /// Nothing is killed any more: every Job must complete.
+    /// After the last kill every Job must complete.
     async fn wait_for_completion(&mut self, up: &UpProcess) -> anyhow::Result<()> {
         let (mut least, mut since) = (usize::MAX, Instant::now());
         loop {

@@ -1,14 +1,14 @@
 //! End-to-end suites of the built program. `cargo xtask` passes its commands on to this program.
 
 mod kill; // real SIGKILLs while Jobs are submitted
-mod watch_check; // watches under cuts and restarts
+mod watch_check; // watches during interruptions and restarts
 mod tour; // a real kubectl, every command's output checked
 mod fuzz; // runs the fuzz targets
 mod long; // what is too long for CI
 
 use clap::{Parser, Subcommand};
 
-/// The command line, with the same words as `cargo xtask`, which passes them on.
+/// The command line, in the form of `cargo xtask`, which passes it on.
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "End-to-end suites of the built program")]
 struct E2eCli {
@@ -20,9 +20,9 @@ struct E2eCli {
 enum E2eCommand {
     /// Kills `phalanx up` while Jobs are submitted: no acknowledged write may be lost
     Kill(kill::Args),
-    /// Watches `phalanx up` through cuts and restarts: ordered, unique, complete, resumable or 410
+    /// Watches `phalanx up` during interruptions and restarts: ordered, unique, complete, resumable or 410
     WatchCheck(watch_check::Args),
-    /// Takes a kubectl through `phalanx up` and checks what every command prints
+    /// Runs kubectl against `phalanx up` and checks the output of every command
     Tour(tour::Args),
     /// Fuzzes external input: bodies, patches, selectors, continue tokens, the file of the store
     Fuzz(fuzz::Args),

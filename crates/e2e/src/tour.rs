@@ -1,7 +1,7 @@
 //! A scripted tour: a real kubectl against `phalanx up`, every command's output checked.
 
-mod steps; // the commands and what they must say, as data
-mod output_check; // the ways to say what is expected
+mod steps; // the commands and their expected output, as data
+mod output_check; // checks of output
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,17 +12,17 @@ use supervisor::{ScratchDir, SupervisedProcess, UpConfig, UpProcess};
 
 use output_check::CommandOutput;
 
-/// How long something may take to become true, and a command to end.
+/// How long a condition may take to become true, and a command to end.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
 
 /// Options of `cargo xtask tour`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The kubectl that takes the tour
+    /// The kubectl program
     #[arg(long)]
     kubectl: PathBuf,
-    /// The phalanx that serves it
+    /// The phalanx program
     #[arg(long)]
     phalanx: PathBuf,
     /// Print every difference, not only the first
@@ -30,27 +30,28 @@ pub struct Args {
     all: bool,
 }
 
-/// A command of the tour and what it must say.
+/// A command of the tour and its expected output.
 #[derive(Clone, Copy)]
 pub struct TourStep<'a> {
     /// What it shows.
     pub name: &'a str,
-    /// The words behind `kubectl`; leading `NAME=value` words go into its environment, single quotes keep words together.
+    /// The arguments of `kubectl`; leading `NAME=value` words are environment variables, single quotes keep words
+    /// together.
     pub command: &'a str,
-    /// When its output is looked at.
+    /// When its output is checked.
     pub when: CheckTime,
-    /// All of these must hold.
+    /// All of these checks must pass.
     pub checks: &'static [output_check::OutputCheck],
 }
 
-/// When a command's output is looked at.
+/// When a command's output is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CheckTime {
     /// Once, at its end.
     AtEnd,
     /// The command is repeated until its output is as expected.
     Eventually,
-    /// The command does not end by itself; it is stopped once its output is as expected.
+    /// The command does not end; it is stopped once its output is as expected.
     Streaming,
 }
 
@@ -58,24 +59,24 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let kubectl = find_program(&args.kubectl)?;
     let scratch = ScratchDir::new("tour")?;
     let up = UpProcess::start(&UpConfig::new(&args.phalanx, scratch.path())?, "127.0.0.1:0")?;
-    let guide = TourRunner {
+    let runner = TourRunner {
         kubectl,
         kubeconfig: up.kubeconfig.canonicalize()?,
         manifests: supervisor::repository_root()?.join("tests/kube/tour"),
-        home: scratch.path().to_path_buf(),
+        scratch_dir: scratch.path().to_path_buf(),
     };
     let root = supervisor::repository_root()?;
     let documents = document_commands(&root)?;
     // The commands of README and guides run in the root of the repository, and only have to succeed.
-    let in_root = TourRunner { manifests: root, ..guide.clone() };
+    let in_root = TourRunner { manifests: root, ..runner.clone() };
     let of_documents = documents
         .iter()
         .map(|(file, command)| (&in_root, TourStep { name: file, command, when: CheckTime::AtEnd, checks: &[] }));
     let mut differences = Vec::new();
     println!("{:<7} {:>6}  {:<58} command", "result", "s", "step");
-    for (guide, step) in steps::all().map(|step| (&guide, *step)).chain(of_documents) {
+    for (runner, step) in steps::all().map(|step| (&runner, *step)).chain(of_documents) {
         let start = Instant::now();
-        let difference = guide.check_step(&step)?;
+        let difference = runner.check_step(&step)?;
         let result = if difference.is_some() { "DIFFERS" } else { "ok" };
         let seconds = start.elapsed().as_secs_f64();
         println!("{result:<7} {seconds:>6.2}  {:<58} kubectl {}", step.name, step.command);
@@ -94,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An absolute path, so that the steps may run in a folder of their own; a bare name is looked up as a shell does.
+/// An absolute path, so that the steps may run in a folder of their own; a bare name is looked up in PATH.
 fn find_program(program: &Path) -> anyhow::Result<PathBuf> {
     if program.components().count() > 1 {
         return program.canonicalize().with_context(|| program.display().to_string());
@@ -120,18 +121,18 @@ struct TourRunner {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
     manifests: PathBuf,
-    home: PathBuf,
+    scratch_dir: PathBuf,
 }
 
 impl TourRunner {
-    /// Runs one step; returns how it differs from what is expected.
+    /// Runs one step; returns how it differs from the expected output.
     fn check_step(&self, step: &TourStep) -> anyhow::Result<Option<String>> {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            let said = self.run_command(step, Instant::now() + TIMEOUT)?;
-            let Some(difference) = output_check::difference(step.checks, &said) else { return Ok(None) };
+            let output = self.run_command(step, Instant::now() + TIMEOUT)?;
+            let Some(difference) = output_check::difference(step.checks, &output) else { return Ok(None) };
             if step.when != CheckTime::Eventually || Instant::now() > deadline {
-                let CommandOutput { stdout: out, stderr: err, .. } = said;
+                let CommandOutput { stdout: out, stderr: err, .. } = output;
                 let TourStep { name, command, .. } = step;
                 return Ok(Some(format!(
                     "{name}: kubectl {command}\n  {difference}\n--- standard output\n{out}\n--- standard error\n{err}"
@@ -150,10 +151,10 @@ impl TourRunner {
             .envs(words.iter().filter_map(|word| word.split_once('=')))
             // Without the caller's own clusters and caches.
             .env("KUBECONFIG", &self.kubeconfig)
-            .env("HOME", &self.home)
-            .env("KUBECACHEDIR", self.home.join("cache"))
+            .env("HOME", &self.scratch_dir)
+            .env("KUBECACHEDIR", self.scratch_dir.join("cache"))
             .current_dir(&self.manifests);
-        let mut process = SupervisedProcess::spawn("kubectl", command, &self.home)?;
+        let mut process = SupervisedProcess::spawn("kubectl", command, &self.scratch_dir)?;
         let output = |process: &SupervisedProcess, success| -> anyhow::Result<CommandOutput> {
             Ok(CommandOutput { success, stdout: process.stdout()?, stderr: process.stderr()? })
         };
@@ -176,12 +177,12 @@ impl TourRunner {
     }
 }
 
-/// Whether a word before the command's own sets an environment variable.
+/// Whether a word before the arguments sets an environment variable.
 fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
 }
 
-/// Splits a command as a shell would, as far as single quotes go.
+/// Splits a command like a shell, with single quotes only.
 fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;
@@ -189,7 +190,7 @@ fn words(command: &str) -> Vec<String> {
         match c {
             '\'' => is_quoted = !is_quoted,
             ' ' if !is_quoted => words.push(String::new()),
-            c => words.last_mut().expect("there is always a word").push(c),
+            c => words.last_mut().expect("there is always one word").push(c),
         }
     }
     words
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_has_a_name_of_its_own_and_checks_output() {
+    fn every_step_has_a_unique_name_and_checks_output() {
         let names: std::collections::BTreeSet<&str> = steps::all().map(|step| step.name).collect();
         assert_eq!(names.len(), steps::all().count());
         for step in steps::all() {

@@ -1,6 +1,7 @@
-//! Watches under fire: clients write, watchers are cut off, the server is restarted, and nobody misses or invents a thing.
+//! Watches under load: clients write, watches are interrupted, the server is restarted, and no watcher misses or
+//! invents an event.
 
-mod write_history; // what was written, and what a watcher must have seen
+mod write_history; // the writes, and the events that a watcher must have received
 mod watcher; // one watcher
 mod writer; // one client that writes
 
@@ -20,7 +21,7 @@ use watcher::{PodWatcher, SENTINEL_PREFIX};
 use write_history::{SideSelector, WatchScope, WriteHistory, WriteRecord, faults};
 use writer::{NAMESPACES, PodWriter, SIDES};
 
-/// What the watchers ask for, in turn.
+/// The scopes of the watchers, in turn.
 const SCOPES: [WatchScope; 8] = [
     WatchScope { namespace: None, side: None },
     WatchScope { namespace: None, side: None },
@@ -35,22 +36,22 @@ const SCOPES: [WatchScope; 8] = [
 /// Options of `cargo xtask watch-check`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Writes in all; each is an event
+    /// Total number of writes; each is an event
     #[arg(long, default_value_t = 100_000)]
     events: usize,
     /// Restarts of the server, by SIGTERM or SIGKILL
     #[arg(long, default_value_t = 20)]
     restarts: usize,
-    /// Watchers at once
+    /// Concurrent watchers
     #[arg(long, default_value_t = 8)]
     watchers: usize,
-    /// Clients that write at once
+    /// Concurrent clients that write
     #[arg(long, default_value_t = 8)]
     clients: usize,
     /// The program under test
     #[arg(long)]
     phalanx: PathBuf,
-    /// Draws writes, cuts and restarts; printed, so that a run can be repeated
+    /// The seed of writes, interruptions and restarts; printed, so that a run can be repeated
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -104,11 +105,11 @@ async fn check(args: &Args, seed: u64, plan: &UpConfig) -> anyhow::Result<()> {
     }
     up.stop()?;
     ensure!(wrong == 0, "watch-check: {wrong} faults");
-    println!("watch-check: {:.1} s, ordered, unique, complete, resumed or told 410", start.elapsed().as_secs_f64());
+    println!("watch-check: {:.1} s, ordered, unique, complete, resumed or 410", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// Restarts the server at drawn moments, on the same address.
+/// Restarts the server at random moments, on the same address.
 async fn restart_server(
     args: &Args,
     random: Random,
@@ -125,12 +126,12 @@ async fn restart_server(
         }
         let address = up.address.clone();
         let way = if random.below(2) == 0 { "SIGTERM" } else { "SIGKILL" };
-        // The server is waited for on a thread of its own: those who write and watch must not stand still meanwhile.
+        // The server is waited for on a thread of its own, so that writers and watchers continue.
         let plan = plan.clone();
         let (sender, receiver) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let ended = if way == "SIGTERM" { up.stop() } else { up.kill() };
-            // The receiver is gone only when the check has already failed.
+            // The receiver is dropped only if the check has already failed.
             let _ = sender.send(ended.and_then(|()| UpProcess::start(&plan, &address)));
         });
         up = receiver.await??;
@@ -139,7 +140,7 @@ async fn restart_server(
     Ok(up)
 }
 
-/// The objects whose sight ends a watcher's work: one for each namespace and side.
+/// The objects that end a watcher's work: one for each namespace and side.
 fn sentinel_objects() -> impl Iterator<Item = (&'static str, &'static str)> {
     NAMESPACES.into_iter().flat_map(|namespace| SIDES.into_iter().map(move |side| (namespace, side)))
 }
@@ -157,7 +158,7 @@ async fn write_sentinels(client: &Client, truth: &mut WriteHistory) -> anyhow::R
     Ok(())
 }
 
-/// Prints what one watcher saw; returns the number of faults.
+/// Prints the events of one watcher; returns the number of faults.
 async fn report_faults(
     id: usize,
     watcher: &PodWatcher,

@@ -25,19 +25,19 @@ pub fn cache_folder() -> anyhow::Result<PathBuf> {
 pub struct ScratchDir(PathBuf);
 
 impl ScratchDir {
-    /// Makes the folder below the system's folder for temporary files.
+    /// Creates the folder below the system's folder for temporary files.
     pub fn new(purpose: &str) -> anyhow::Result<ScratchDir> {
         let folder = std::env::temp_dir().join(format!("phalanx-{purpose}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         Ok(ScratchDir(folder))
     }
 
-    /// Where it lies.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Leaves the folder there, to be looked at.
+    /// Keeps the folder for inspection.
     pub fn keep(self) -> PathBuf {
         let path = self.0.clone();
         std::mem::forget(self);

@@ -1,6 +1,6 @@
-//! The README's picture: two runs on a terminal, drawn as they look there when they have ended.
+//! The README's picture: two runs on a terminal, drawn as they look at their end.
 
-mod terminal; // what a terminal shows of what a program writes
+mod terminal; // what a terminal shows of a program's output
 
 use std::fmt::Write;
 use std::fs::File;
@@ -14,9 +14,9 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use terminal::{Cell, TerminalScreen};
 
-/// The picture, from the repository's folder.
+/// The picture, from the root of the repository.
 const FILE: &str = "docs/images/run.svg";
-/// What is run.
+/// The commands that are run.
 const COMMANDS: [&str; 2] = ["run examples/training.yaml", "run examples/too-large.yaml"];
 /// The terminal's width.
 const COLUMNS: u16 = 100;
@@ -24,10 +24,10 @@ const COLUMNS: u16 = 100;
 /// Options of `cargo xtask picture`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The phalanx that runs
+    /// The phalanx program
     #[arg(long)]
     phalanx: PathBuf,
-    /// Only compares the texts of the picture with what is printed; seconds may differ
+    /// Only compares the texts of the picture with the output; seconds may differ
     #[arg(long)]
     check: bool,
 }
@@ -65,7 +65,7 @@ enum PictureLine {
     Output(Vec<Cell>),
 }
 
-/// What a terminal shows when `phalanx ARGUMENTS` has ended.
+/// The screen when `phalanx ARGUMENTS` has ended.
 fn run_on_terminal(phalanx: &Path, arguments: &str, folder: &Path) -> anyhow::Result<Vec<Vec<Cell>>> {
     let terminal = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     rustix::pty::grantpt(&terminal)?;
@@ -73,7 +73,8 @@ fn run_on_terminal(phalanx: &Path, arguments: &str, folder: &Path) -> anyhow::Re
     let size = Winsize { ws_row: 50, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(&terminal, size)?;
     let name = rustix::pty::ptsname(&terminal, Vec::new())?.into_string()?;
-    // Or else it becomes the terminal of a session leader, as this process is in CI, and ends it when it goes.
+    // Otherwise it becomes the controlling terminal of a session leader, which this process is in CI, and ends it when
+    // it closes.
     let not_ours = rustix::fs::OFlags::NOCTTY.bits() as i32;
     let inside = File::options().read(true).write(true).custom_flags(not_ours).open(name)?;
     let mut child = Command::new(phalanx)
@@ -87,7 +88,7 @@ fn run_on_terminal(phalanx: &Path, arguments: &str, folder: &Path) -> anyhow::Re
         .stderr(inside)
         .spawn()?;
     let mut written = Vec::new();
-    // Once the program has ended, and with it the last who has the terminal open, reading fails.
+    // Reading fails once the program has ended, because it is the last process with the terminal open.
     let mut outside = File::from(terminal);
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = outside.read(&mut bytes) {
@@ -118,13 +119,13 @@ fn render_svg(lines: &[PictureLine]) -> String {
             PictureLine::Command(text) => ("#9ece6a\" font-weight=\"bold", escaped(text)),
             PictureLine::Output(cells) => ("#c0caf5", spans(cells)),
         };
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         _ = writeln!(svg, "<text x=\"18\" y=\"{y}\" fill=\"{colour}\">{text}</text>");
     }
     svg + "</g></svg>\n"
 }
 
-/// The cells of a line, with what is green in a span of its own.
+/// The cells of a line, with green text in a span of its own.
 fn spans(cells: &[Cell]) -> String {
     let run = |cells: &[Cell]| {
         let text: String = cells.iter().map(|cell| cell.character).collect();
@@ -140,7 +141,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The texts of an SVG, without what differs from run to run: how long it took.
+/// The texts of an SVG, without the durations, which differ from run to run.
 fn texts(svg: &str) -> Vec<String> {
     let lines = svg.lines().filter(|line| line.starts_with("<text "));
     let plain = lines.map(|line| {

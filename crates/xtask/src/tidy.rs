@@ -1,4 +1,4 @@
-//! House rules that no compiler checks: layering, module docs, lengths, banned calls, a fresh codemap.
+//! Project rules that no compiler checks: layering, module docs, lengths, banned calls, a current codemap.
 
 mod kind_lists; // one registry of kinds and no second list
 mod type_names; // type names are nouns, each for at most two types
@@ -15,7 +15,7 @@ use syn::visit::Visit;
 
 use type_names::TypeNames;
 
-/// The rooms in layer order: a crate uses only crates before its own (dev-dependencies aside).
+/// The crates in layer order: a crate uses only crates before its own (dev-dependencies aside).
 const LAYERS: &[&str] = &[
     "workloadbuilder",
     "types",
@@ -37,12 +37,12 @@ const LAYERS: &[&str] = &[
     "xtask",
 ];
 
-/// Logic files are cut by step or by kind before they get longer than this; tests at the end do not count.
+/// Longer files are split by step or by kind; tests at the end do not count.
 const MAX_FILE_LINES: usize = 600;
-/// A function fits a screen.
+/// A function fits on a screen.
 const MAX_FUNCTION_LINES: usize = 70;
 
-/// A text that must not stand in code, and the folders where it may.
+/// A text that must not be in code, and the folders where it is allowed.
 struct BannedText {
     text: &'static str,
     reason: &'static str,
@@ -69,7 +69,7 @@ const BANNED_TEXTS: &[BannedText] = &[
             "crates/conformance/",
             "crates/e2e/",
             "crates/testkit/src/test_cluster/kube_control_plane.rs",
-            // A program, not a part of the library.
+            // A program, not a component of the library.
             "crates/scheduler/examples/",
         ],
         only_in: &[],
@@ -144,7 +144,7 @@ pub fn run() -> anyhow::Result<()> {
     bail!("tidy: {} findings", findings.len())
 }
 
-/// The files git knows or would take.
+/// The files that git tracks or would add.
 pub fn tracked_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -155,7 +155,7 @@ pub fn tracked_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(text.lines().map(PathBuf::from).filter(|file| root.join(file).is_file()).collect())
 }
 
-/// A crate uses only crates above its own row; the manifests prove it.
+/// A crate uses only crates above its own row, as its manifest shows.
 fn check_layering(root: &Path) -> anyhow::Result<Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -194,7 +194,7 @@ fn check_rust_file(root: &Path, file: &Path, types: &mut TypeNames) -> anyhow::R
     let is_test = shown.contains("/tests/");
     let mut findings = Vec::new();
     if !text.starts_with("//!") {
-        findings.push(format!("{shown}:1: a file begins by saying what it is for (//!)"));
+        findings.push(format!("{shown}:1: a file begins with a module comment (//!)"));
     }
     let code = code_before_tests(&text);
     let lines = code.lines().count();
@@ -264,7 +264,7 @@ impl<'ast> Visit<'ast> for FunctionLengths<'_> {
     }
 }
 
-/// Links to files of this repository must lead somewhere.
+/// Links to files of this repository must have a target.
 fn dead_links(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(root.join(file))?;
     let folder = root.join(file).parent().map(Path::to_path_buf).unwrap_or_default();
@@ -281,7 +281,7 @@ fn dead_links(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Every room has its paragraph with promises and limits in ARCHITECTURE.md.
+/// Every crate has a section with promises and limits in ARCHITECTURE.md.
 fn check_codemap(root: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     let mut findings = Vec::new();

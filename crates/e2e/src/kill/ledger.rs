@@ -1,24 +1,24 @@
-//! What the server has acknowledged to one client, and what must therefore be there after a crash.
+//! The writes that the server has acknowledged to one client, and what must therefore be stored after a crash.
 
 use std::collections::BTreeMap;
 
-/// The writes of one client, by the Job's name. No other client touches these Jobs, so the book is exact.
+/// The writes of one client, by the Job's name. No other client writes these Jobs, so the ledger is exact.
 #[derive(Debug, Default)]
 pub struct ClientLedger {
     jobs: BTreeMap<String, LedgerEntry>,
-    /// The highest version any answer carried.
+    /// The highest revision of any response.
     pub revision: u64,
 }
 
-/// One Job of the client's.
+/// One Job of the client.
 #[derive(Clone, Debug)]
 struct LedgerEntry {
     state: AckedJobState,
     /// The value of the annotation that the client counts up, as acknowledged.
     touch_count: u64,
-    /// The write whose answer never came: it may have happened or not.
+    /// The write without a response: it may have been applied or not.
     unanswered: Option<UnansweredWrite>,
-    /// Seen complete with exact counts, so that it may be deleted.
+    /// Complete with exact counts, so that it may be deleted.
     is_finished: bool,
 }
 
@@ -26,13 +26,13 @@ struct LedgerEntry {
 enum AckedJobState {
     /// Never acknowledged.
     Absent,
-    /// Acknowledged; at this version or a later one.
+    /// Acknowledged, at this revision or a later one.
     Live { uid: String, revision: u64 },
-    /// Its deletion is acknowledged. Names are never used again.
+    /// Its deletion is acknowledged. Names are never reused.
     Deleted,
 }
 
-/// A write whose answer never came.
+/// A write without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnansweredWrite {
     Create,
@@ -40,7 +40,7 @@ pub enum UnansweredWrite {
     Delete,
 }
 
-/// A Job as it was found after a crash.
+/// A Job as found after a crash.
 #[derive(Clone, Debug)]
 pub struct StoredJob {
     pub uid: String,
@@ -101,22 +101,22 @@ impl ClientLedger {
         self.entry(name).is_finished = true;
     }
 
-    /// Jobs that are there.
+    /// Jobs that exist.
     pub fn live(&self) -> impl Iterator<Item = &str> {
         self.names(|entry| matches!(entry.state, AckedJobState::Live { .. }))
     }
 
-    /// Jobs that are there and may be deleted.
+    /// Jobs that exist and may be deleted.
     pub fn deletable(&self) -> impl Iterator<Item = &str> {
         self.names(|entry| matches!(entry.state, AckedJobState::Live { .. }) && entry.is_finished)
     }
 
-    /// How many Jobs were not seen complete yet.
+    /// How many Jobs are not known to be complete.
     pub fn unfinished(&self) -> usize {
         self.names(|entry| entry.state != AckedJobState::Deleted && !entry.is_finished).count()
     }
 
-    /// Jobs that were to be created and are not there: to be created again.
+    /// Jobs whose creation was not acknowledged and that do not exist: to be created again.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
         self.names(|entry| entry.state == AckedJobState::Absent)
     }
@@ -135,7 +135,7 @@ impl ClientLedger {
         self.jobs.get_mut(name).expect("a client writes only Jobs that it has begun to create")
     }
 
-    /// Compares the book with what the restarted server holds, settles every doubt by it, and lists what is lost.
+    /// Compares the ledger with the restarted server, resolves every write without a response, and lists losses.
     pub fn reconcile(&mut self, found: &BTreeMap<String, StoredJob>) -> Vec<String> {
         let mut losses = Vec::new();
         for (name, entry) in &mut self.jobs {
@@ -149,7 +149,7 @@ impl ClientLedger {
                     entry.state = AckedJobState::Deleted
                 }
                 (AckedJobState::Live { .. }, None) => {
-                    losses.push(format!("job {name}: its creation was acknowledged, it is gone"))
+                    losses.push(format!("job {name}: its creation was acknowledged, but it does not exist"))
                 }
                 (AckedJobState::Live { uid, revision }, Some(job)) => {
                     if *uid != job.uid {
@@ -199,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_write_must_be_there_as_it_was_or_newer() {
+    fn an_acknowledged_write_must_be_stored_as_it_was_or_newer() {
         for (case, after, want) in [
             ("as it was", stored_jobs(&[("a", "uid-a", 7, 0)]), ""),
             ("newer", stored_jobs(&[("a", "uid-a", 9, 0)]), ""),
-            ("gone", stored_jobs(&[]), "job a: its creation was acknowledged, it is gone"),
+            ("gone", stored_jobs(&[]), "job a: its creation was acknowledged, but it does not exist"),
             ("older", stored_jobs(&[("a", "uid-a", 6, 0)]), "job a: acknowledged at 7, found at 6"),
             ("another", stored_jobs(&[("a", "uid-b", 7, 0)]), "job a: acknowledged with uid uid-a, found with uid-b"),
             ("changed", stored_jobs(&[("a", "uid-a", 9, 3)]), "job a: annotation 0 was acknowledged, found 3"),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_without_an_answer_may_have_happened_or_not() {
+    fn a_write_without_a_response_may_be_applied_or_not() {
         for after in [stored_jobs(&[]), stored_jobs(&[("b", "uid-b", 8, 0)])] {
             let mut ledger = ClientLedger::default();
             ledger.begin_create("b");
@@ -224,7 +224,7 @@ mod tests {
             let mut ledger = ledger();
             ledger.begin_touch("a");
             assert!(ledger.reconcile(&stored_jobs(&[("a", "uid-a", 8, touched)])).is_empty());
-            // From now on what was found counts as acknowledged.
+            // From now on the found state counts as acknowledged.
             assert_eq!(ledger.reconcile(&stored_jobs(&[("a", "uid-a", 8, 1 - touched)])).len(), 1);
         }
         let mut ledger = ledger();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_delete_stays() {
+    fn an_acknowledged_delete_is_permanent() {
         let mut ledger = ledger();
         ledger.begin_delete("a");
         ledger.ack_delete("a");

@@ -1,4 +1,4 @@
-//! One client: submits Jobs, changes and deletes its own, until the server dies under it.
+//! One client: submits Jobs, changes and deletes its own, until the server is killed.
 
 use api::Random;
 use kube::Client;
@@ -10,28 +10,28 @@ use super::ledger::ClientLedger;
 /// The annotation that clients count up.
 pub const TOUCH_ANNOTATION: &str = "example.com/touched";
 
-/// A client and what it knows.
+/// A client and its ledger.
 pub struct Submitter {
-    /// Begins the names of its Jobs.
+    /// The prefix of its Jobs' names.
     pub id: usize,
-    /// What the server has acknowledged to it.
+    /// The acknowledged writes.
     pub ledger: ClientLedger,
-    /// Draws what it does next.
+    /// The random source of its actions.
     pub random: Random,
-    /// Jobs begun so far, which numbers them.
+    /// The number of Jobs so far.
     pub jobs_started: usize,
 }
 
 impl Submitter {
-    /// Works until the server stops answering. `budget` bounds the new Jobs.
-    /// A refusal is an error: nothing that a client does here may be refused.
+    /// Works until the server stops responding. `budget` limits the new Jobs. A refusal is an error: no request of this
+    /// client may be refused.
     pub async fn submit_until_down(&mut self, client: &Client, budget: usize) -> anyhow::Result<()> {
         let mut budget = budget;
         loop {
             let missing = self.ledger.missing().next().map(str::to_owned);
             let deletable = self.ledger.deletable().next().map(str::to_owned);
             let draw = self.random.below(8);
-            let answer = match (missing, deletable) {
+            let response = match (missing, deletable) {
                 (Some(name), _) => self.create(client, &name).await,
                 (None, Some(name)) if draw < 3 => self.delete(client, &name).await,
                 _ if budget > 0 && draw < 6 => {
@@ -42,10 +42,10 @@ impl Submitter {
                 }
                 _ => self.touch(client).await,
             };
-            match answer {
+            match response {
                 Ok(()) => {}
                 Err(kube::Error::Api(status)) if status.code < 500 => anyhow::bail!("refused: {}", status.message),
-                // Nobody is there any more; whether the write happened is in doubt.
+                // The server is down; the result of the write is unknown.
                 Err(_) => return Ok(()),
             }
         }
@@ -53,8 +53,8 @@ impl Submitter {
 
     async fn create(&mut self, client: &Client, name: &str) -> kube::Result<()> {
         self.ledger.begin_create(name);
-        let answer = request::post(client, JOBS, &job(name, &self.random)).await?;
-        self.ledger.ack_create(name, &answer.uid, answer.revision.0);
+        let response = request::post(client, JOBS, &job(name, &self.random)).await?;
+        self.ledger.ack_create(name, &response.uid, response.revision.0);
         Ok(())
     }
 
@@ -67,8 +67,8 @@ impl Submitter {
         let name = live[self.random.below(live.len() as u64) as usize].to_owned();
         let value = self.ledger.begin_touch(&name);
         let patch = json!({"metadata": {"annotations": {TOUCH_ANNOTATION: value.to_string()}}});
-        let answer = request::patch(client, &format!("{JOBS}/{name}"), PatchKind::Merge, &patch).await?;
-        self.ledger.ack_touch(&name, value, answer.revision.0);
+        let response = request::patch(client, &format!("{JOBS}/{name}"), PatchKind::Merge, &patch).await?;
+        self.ledger.ack_touch(&name, value, response.revision.0);
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Submitter {
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
-/// A small Job: one to four pods, some Indexed, some gangs, gone in an instant or a second.
+/// A small Job: one to four pods, some Indexed, some gangs, which run for an instant or a second.
 fn job(name: &str, random: &Random) -> Value {
     let pods = 1 + random.below(4);
     let mut job = json!({

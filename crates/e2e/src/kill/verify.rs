@@ -1,4 +1,4 @@
-//! What a restarted server holds: everything decodes, and no pod is counted twice.
+//! The state of a restarted server: everything decodes, and no pod is counted twice.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,20 +14,20 @@ use serde::de::DeserializeOwned;
 use super::ledger::StoredJob;
 use super::submitter::TOUCH_ANNOTATION;
 
-/// Objects of one page. Small enough that a list of Jobs takes several.
+/// Objects per page, small enough that a list of Jobs has several pages.
 const PAGE: u32 = 100;
 
-/// All that the checks look at.
+/// The objects that are checked.
 pub struct ServerSnapshot {
     pub jobs: Vec<Job>,
     /// The pods of each Job, by the Job's uid.
     pods: BTreeMap<String, Vec<Pod>>,
-    /// The store's version as the lists name it.
+    /// The revision of the lists.
     pub revision: u64,
 }
 
 impl ServerSnapshot {
-    /// Lists every kind there is; each object must decode as its kind.
+    /// Lists every kind; each object must decode as its kind.
     pub async fn read(client: &Client) -> anyhow::Result<ServerSnapshot> {
         list::<Namespace>(client).await?;
         list::<Node>(client).await?;
@@ -44,7 +44,7 @@ impl ServerSnapshot {
         Ok(ServerSnapshot { jobs, pods, revision })
     }
 
-    /// The Jobs, as a ledger compares them.
+    /// The Jobs, in the form of a ledger.
     pub fn stored_jobs(&self) -> BTreeMap<String, StoredJob> {
         let of = |job: &Job| {
             let touched =
@@ -71,13 +71,13 @@ fn check_counts(job: &Job, pods: &[Pod]) -> Result<bool, String> {
     let succeeded = pods.iter().filter(|pod| phase(pod) == "Succeeded").count();
     let has = |kind: &str| status.conditions.iter().flatten().any(|c| c.type_ == kind && c.status == "True");
     if status.failed.unwrap_or(0) != 0 || has("Failed") {
-        return Err("it failed, and no pod of it could fail".into());
+        return Err("it failed, although none of its pods can fail".into());
     }
     if counted > succeeded {
         return Err(format!("{counted} pods are counted as succeeded, {succeeded} did"));
     }
     if pods.len() > completions {
-        return Err(format!("{} pods were made for {completions} completions", pods.len()));
+        return Err(format!("{} pods were created for {completions} completions", pods.len()));
     }
     if !has("Complete") {
         return Ok(false);
@@ -101,7 +101,7 @@ fn check_counts(job: &Job, pods: &[Pod]) -> Result<bool, String> {
     }
 }
 
-/// Whether `0-2,3` and the like name every index below `completions` once.
+/// Whether `0-2,3` and the like contain every index below `completions` once.
 fn covers_all_indexes(indexes: &str, completions: usize) -> bool {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -119,7 +119,7 @@ fn revision(text: Option<&str>) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Every object of a kind, page by page, and the list's version.
+/// Every object of a kind, page by page, and the list's revision.
 async fn list<K>(client: &Client) -> anyhow::Result<(Vec<K>, u64)>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,

@@ -1,31 +1,31 @@
-//! What a command must have said: texts, columns, lines word by word, values of JSON output.
+//! Checks of a command's output: texts, columns, lines word by word, values of JSON output.
 
 use serde_json::Value;
 
-/// One expectation. A command must end with 0 unless one of its expectations is `Refused`.
+/// One check. A command must end with 0 unless one of its checks is `FailsWith`.
 #[derive(Clone, Copy, Debug)]
 pub enum OutputCheck {
-    /// Standard output is this and nothing else.
+    /// Standard output is exactly this text.
     Equals(&'static str),
-    /// Standard output has this text.
+    /// Standard output contains this text.
     Contains(&'static str),
-    /// Standard output does not have this text.
+    /// Standard output does not contain this text.
     NotContains(&'static str),
-    /// The first line has these columns; the spaces between them do not count.
+    /// The first line has these columns; spaces between them do not count.
     Columns(&'static str),
-    /// Some line reads like this, word by word: `*` stands for one word, `...` at the end for the rest.
+    /// A line matches this, word by word: `*` matches one word, `...` at the end the rest.
     Line(&'static str),
-    /// Standard output is JSON and holds this value at this pointer (`/metadata/name`).
+    /// Standard output is JSON with this value at this pointer (`/metadata/name`).
     Json(&'static str, &'static str),
-    /// Standard error has this text, and the command did its work all the same.
+    /// Standard error contains this text, and the command succeeded.
     WarnsWith(&'static str),
     /// Standard error is empty.
     NoStderr,
-    /// The command failed, and standard error has this text.
+    /// The command failed, and standard error contains this text.
     FailsWith(&'static str),
 }
 
-/// What a command left behind.
+/// The output of a command.
 #[derive(Debug, Default)]
 pub struct CommandOutput {
     /// Whether it ended with 0; `None` while it runs.
@@ -36,28 +36,28 @@ pub struct CommandOutput {
     pub stderr: String,
 }
 
-/// The first difference between what was wanted and what was said.
-pub fn difference(wants: &[OutputCheck], said: &CommandOutput) -> Option<String> {
+/// The first check that fails.
+pub fn difference(wants: &[OutputCheck], output: &CommandOutput) -> Option<String> {
     let must_fail = wants.iter().any(|want| matches!(want, OutputCheck::FailsWith(_)));
-    if said.success == Some(must_fail) {
-        return Some(if must_fail { "it succeeded, and must not".into() } else { "it failed".into() });
+    if output.success == Some(must_fail) {
+        return Some(if must_fail { "it succeeded, but must fail".into() } else { "it failed".into() });
     }
-    wants.iter().find(|want| !is_met(want, said)).map(|want| format!("{want:?} does not hold"))
+    wants.iter().find(|want| !is_met(want, output)).map(|want| format!("{want:?} does not hold"))
 }
 
-fn is_met(want: &OutputCheck, said: &CommandOutput) -> bool {
+fn is_met(want: &OutputCheck, output: &CommandOutput) -> bool {
     match want {
-        OutputCheck::Equals(text) => said.stdout.trim_end() == *text,
-        OutputCheck::Contains(text) => said.stdout.contains(text),
-        OutputCheck::NotContains(text) => !said.stdout.contains(text),
-        OutputCheck::Columns(columns) => said.stdout.lines().next().is_some_and(|line| matches_line(line, columns)),
-        OutputCheck::Line(pattern) => said.stdout.lines().any(|line| matches_line(line, pattern)),
+        OutputCheck::Equals(text) => output.stdout.trim_end() == *text,
+        OutputCheck::Contains(text) => output.stdout.contains(text),
+        OutputCheck::NotContains(text) => !output.stdout.contains(text),
+        OutputCheck::Columns(columns) => output.stdout.lines().next().is_some_and(|line| matches_line(line, columns)),
+        OutputCheck::Line(pattern) => output.stdout.lines().any(|line| matches_line(line, pattern)),
         OutputCheck::Json(pointer, value) => {
-            let wanted: Value = serde_json::from_str(value).expect("the steps hold valid JSON");
-            serde_json::from_str::<Value>(&said.stdout).is_ok_and(|output| output.pointer(pointer) == Some(&wanted))
+            let wanted: Value = serde_json::from_str(value).expect("the steps have valid JSON");
+            serde_json::from_str::<Value>(&output.stdout).is_ok_and(|output| output.pointer(pointer) == Some(&wanted))
         }
-        OutputCheck::WarnsWith(text) | OutputCheck::FailsWith(text) => said.stderr.contains(text),
-        OutputCheck::NoStderr => said.stderr.is_empty(),
+        OutputCheck::WarnsWith(text) | OutputCheck::FailsWith(text) => output.stderr.contains(text),
+        OutputCheck::NoStderr => output.stderr.is_empty(),
     }
 }
 
@@ -87,23 +87,23 @@ mod tests {
 
     #[test]
     fn a_command_that_must_fail_fails_the_tour_when_it_succeeds() {
-        let said = CommandOutput { success: Some(true), stderr: "unknown field".into(), ..CommandOutput::default() };
-        assert!(difference(&[OutputCheck::FailsWith("unknown field")], &said).is_some());
-        let said = CommandOutput { success: Some(false), ..said };
-        assert_eq!(difference(&[OutputCheck::FailsWith("unknown field")], &said), None);
-        assert!(difference(&[OutputCheck::WarnsWith("unknown field")], &said).is_some());
+        let output = CommandOutput { success: Some(true), stderr: "unknown field".into(), ..CommandOutput::default() };
+        assert!(difference(&[OutputCheck::FailsWith("unknown field")], &output).is_some());
+        let output = CommandOutput { success: Some(false), ..output };
+        assert_eq!(difference(&[OutputCheck::FailsWith("unknown field")], &output), None);
+        assert!(difference(&[OutputCheck::WarnsWith("unknown field")], &output).is_some());
     }
 
     #[test]
     fn output_is_checked_and_not_only_the_exit_code() {
-        let said = CommandOutput {
+        let output = CommandOutput {
             success: Some(true),
             stdout: r#"{"spec": {"suspend": true}}"#.into(),
             stderr: String::new(),
         };
-        assert_eq!(difference(&[OutputCheck::Json("/spec/suspend", "true"), OutputCheck::NoStderr], &said), None);
-        assert!(difference(&[OutputCheck::Json("/spec/suspend", "false")], &said).is_some());
-        assert!(difference(&[OutputCheck::Contains("parallelism")], &said).is_some());
-        assert!(difference(&[OutputCheck::Equals("")], &said).is_some());
+        assert_eq!(difference(&[OutputCheck::Json("/spec/suspend", "true"), OutputCheck::NoStderr], &output), None);
+        assert!(difference(&[OutputCheck::Json("/spec/suspend", "false")], &output).is_some());
+        assert!(difference(&[OutputCheck::Contains("parallelism")], &output).is_some());
+        assert!(difference(&[OutputCheck::Equals("")], &output).is_some());
     }
 }

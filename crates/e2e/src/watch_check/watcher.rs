@@ -1,4 +1,4 @@
-//! One watcher: lists, watches, is cut off at random, resumes or starts anew, and folds what it sees.
+//! One watcher: lists, watches, is interrupted at random, resumes or lists again, and applies its events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::write_history::{PodKey, SideSelector, WatchEventKind, WatchScope, Wat
 use super::writer::ensure_unavailable;
 
 const RETRY: Duration = Duration::from_millis(20);
-/// The last objects of a run have names that begin like this.
+/// The prefix of the names of a run's last objects.
 pub const SENTINEL_PREFIX: &str = "last-";
 
-/// A watcher and what it has seen.
+/// A watcher and its events.
 pub struct PodWatcher {
     pub scope: WatchScope,
     pub segments: Vec<WatchSegment>,
-    /// The objects as they are now, by what was seen.
+    /// The current objects, from the events.
     pub objects: BTreeMap<PodKey, u64>,
-    /// Watches that were opened; all but the first after a list take up where the one before was cut off.
+    /// Opened watches; all but the first after a list resume where the previous one was interrupted.
     pub watch_count: usize,
     client: Client,
     random: Random,
@@ -60,11 +60,11 @@ struct PageMetadata {
 
 /// How a watch ended.
 enum WatchStreamEnd {
-    /// Cut off, by us or by the server: the next watch resumes.
+    /// Interrupted by us or by the server: the next watch resumes.
     Cut,
-    /// The history is gone: the next step is a list.
+    /// The history is compacted: the next step is a list.
     Gone,
-    /// The last objects have been seen.
+    /// All last objects were received.
     Done,
 }
 
@@ -82,7 +82,7 @@ impl PodWatcher {
         }
     }
 
-    /// Watches until every last object in scope has been seen.
+    /// Watches until every last object in scope was received.
     pub async fn work(mut self) -> anyhow::Result<PodWatcher> {
         loop {
             self.relist().await?;
@@ -155,7 +155,7 @@ impl PodWatcher {
     fn record_event(&mut self, kind: WatchEventKind, object: ListedPod) {
         let (key, revision) = key_and_revision(object);
         let stretch = self.current_segment();
-        // A version that goes back is kept as it came: the check names it.
+        // A revision that goes back is recorded as it is, and the check reports it.
         stretch.to_revision = stretch.to_revision.max(revision);
         stretch.events.push(WatchedEvent { revision, kind, key: key.clone() });
         match kind {
@@ -174,7 +174,7 @@ fn key_and_revision(object: ListedPod) -> (PodKey, u64) {
     ((namespace, name), resource_version.0)
 }
 
-/// Everything in scope and the list's version; waits for a server that is not there.
+/// Everything in scope and the list's revision; waits while the server is unavailable.
 pub async fn list(client: &Client, scope: &WatchScope) -> anyhow::Result<(BTreeMap<PodKey, u64>, u64)> {
     let (mut items, mut token) = (BTreeMap::new(), String::new());
     loop {
@@ -188,7 +188,7 @@ pub async fn list(client: &Client, scope: &WatchScope) -> anyhow::Result<(BTreeM
                 }
                 token = format!("&continue={}", page.metadata.next);
             }
-            // The pages' version is gone (a restart): the list begins again.
+            // The revision of the pages is compacted (after a restart): the list begins again.
             Err(error) if runtime::is_expired(&error) => (items, token) = (BTreeMap::new(), String::new()),
             Err(error) => {
                 ensure_unavailable(&error)?;

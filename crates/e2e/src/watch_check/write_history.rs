@@ -1,17 +1,17 @@
-//! What was written, and what a watcher must therefore have seen.
+//! The writes, and the events that a watcher must have received.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Namespace and name. No name is used twice.
+/// Namespace and name. Names are unique.
 pub type PodKey = (String, String);
 
-/// A write that happened.
+/// A write that was applied.
 #[derive(Clone, Debug)]
 pub struct WriteRecord {
     /// The object's label `side` after the write; `None` when it was deleted.
     pub side: Option<&'static str>,
-    /// The write has the version `low` or a later one up to `high`. A put knows its own, so that both are it.
+    /// The write has a revision from `low` to `high`. For a put both are its own revision.
     pub min_revision: u64,
     pub max_revision: u64,
 }
@@ -19,7 +19,7 @@ pub struct WriteRecord {
 /// All writes of a run, in order for each object.
 pub type WriteHistory = BTreeMap<PodKey, Vec<WriteRecord>>;
 
-/// What a watcher asked for.
+/// The scope of a watcher.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchScope {
     pub namespace: Option<&'static str>,
@@ -34,7 +34,7 @@ pub enum SideSelector {
 }
 
 impl WatchScope {
-    /// Whether an object with this label belongs to it.
+    /// Whether an object with this label is in scope.
     pub fn includes(&self, namespace: &str, side: Option<&str>) -> bool {
         let side_fits = match (self.side, side) {
             (_, None) => false,
@@ -53,7 +53,7 @@ pub enum WatchEventKind {
     Deleted,
 }
 
-/// An event as a watcher got it.
+/// An event as a watcher received it.
 #[derive(Clone, Debug)]
 pub struct WatchedEvent {
     pub revision: u64,
@@ -61,17 +61,17 @@ pub struct WatchedEvent {
     pub key: PodKey,
 }
 
-/// A stretch that a watcher followed without a gap: from a list, through any number of resumes, to a 410 or the end.
+/// A range that a watcher followed without a gap: from a list, through any number of resumes, to a 410 or the end.
 #[derive(Clone, Debug, Default)]
 pub struct WatchSegment {
-    /// The list's version.
+    /// The list's revision.
     pub from_revision: u64,
-    /// Everything up to here was delivered, as the last event or bookmark says.
+    /// Everything up to here was delivered, according to the last event or bookmark.
     pub to_revision: u64,
     pub events: Vec<WatchedEvent>,
 }
 
-/// What is wrong with a stretch; empty when it is ordered, unique, complete and nothing in it is invented.
+/// The faults of a range; empty if it is ordered, unique, complete and contains no invented event.
 pub fn faults(scope: &WatchScope, stretch: &WatchSegment, truth: &WriteHistory) -> Vec<String> {
     let mut faults = Vec::new();
     let mut last = stretch.from_revision;
@@ -84,11 +84,11 @@ pub fn faults(scope: &WatchScope, stretch: &WatchSegment, truth: &WriteHistory) 
         by_key.entry(&event.key).or_default().push(event);
     }
     for (key, writes) in truth {
-        let seen = by_key.remove(key).unwrap_or_default();
-        faults.extend(object_faults(scope, stretch, key, writes, &seen));
+        let events_seen = by_key.remove(key).unwrap_or_default();
+        faults.extend(object_faults(scope, stretch, key, writes, &events_seen));
     }
     for event in by_key.into_values().flatten() {
-        faults.push(format!("{event}: nobody wrote that object"));
+        faults.push(format!("{event}: that object was never written"));
     }
     faults
 }
@@ -98,10 +98,10 @@ fn object_faults(
     stretch: &WatchSegment,
     key: &PodKey,
     writes: &[WriteRecord],
-    seen: &[&WatchedEvent],
+    events_seen: &[&WatchedEvent],
 ) -> Vec<String> {
     let mut faults = Vec::new();
-    let mut seen = seen.iter().peekable();
+    let mut events_seen = events_seen.iter().peekable();
     let mut before = false;
     for write in writes {
         let after = scope.includes(&key.0, write.side);
@@ -113,8 +113,8 @@ fn object_faults(
         };
         before = after;
         let Some(kind) = expected else { continue };
-        // Events come in the order of the writes, so the next one is this write's or a later write's.
-        match seen.next_if(|event| (write.min_revision..=write.max_revision).contains(&event.revision)) {
+        // Events have the order of the writes, so the next one belongs to this write or to a later one.
+        match events_seen.next_if(|event| (write.min_revision..=write.max_revision).contains(&event.revision)) {
             Some(event) if event.kind != kind => faults.push(format!("{event} should be {kind:?}")),
             Some(_) => {}
             None if write.min_revision > stretch.from_revision && write.max_revision <= stretch.to_revision => {
@@ -125,7 +125,7 @@ fn object_faults(
             None => {}
         }
     }
-    faults.extend(seen.map(|event| format!("{event}: no such write")));
+    faults.extend(events_seen.map(|event| format!("{event}: no such write")));
     faults
 }
 

@@ -1,4 +1,4 @@
-//! One client that creates, changes and deletes pods, and knows what became of every write.
+//! One client that creates, changes and deletes pods, and records the result of every write.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,27 +12,27 @@ use serde_json::json;
 
 use super::write_history::{PodKey, WriteHistory, WriteRecord};
 
-/// Namespaces that are written to.
+/// The namespaces of the pods.
 pub const NAMESPACES: [&str; 2] = ["default", "other"];
 /// Values of the label `side`.
 pub const SIDES: [&str; 2] = ["left", "right"];
-/// Objects that a writer keeps alive, more or less.
+/// Approximate number of live objects of a writer.
 const LIVE: usize = 40;
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A writer and what it has written.
+/// A writer and its writes.
 pub struct PodWriter {
     pub id: usize,
     pub client: Client,
     pub random: Random,
     history: WriteHistory,
     live: BTreeMap<PodKey, u64>,
-    /// Deletes whose answer named no version: the next acknowledged write of this writer is an upper bound.
+    /// Deletes whose response had no revision: the next acknowledged write of this writer is an upper bound.
     open_deletes: Vec<PodKey>,
     pods_started: usize,
 }
 
-/// What the server says about an object after a write of unknown fate.
+/// The state of an object after a write with an unknown result.
 #[derive(Deserialize)]
 struct WrittenPod {
     metadata: WrittenMetadata,
@@ -57,7 +57,7 @@ impl PodWriter {
         }
     }
 
-    /// Writes until `done` has reached `total`; returns what was written.
+    /// Writes until `done` has reached `total`; returns the writes.
     pub async fn work(mut self, done: &AtomicUsize, total: usize) -> anyhow::Result<WriteHistory> {
         while done.load(Ordering::Relaxed) < total {
             let draw = self.random.below(10);
@@ -66,7 +66,7 @@ impl PodWriter {
                 self.put(key).await?;
             } else {
                 let at = self.random.below(self.live.len() as u64) as usize;
-                let key = self.live.keys().nth(at).expect("drawn below the count").clone();
+                let key = self.live.keys().nth(at).expect("the index is below the count").clone();
                 if draw == 1 { self.delete(key).await? } else { self.put(key).await? }
             }
             done.fetch_add(1, Ordering::Relaxed);
@@ -86,15 +86,15 @@ impl PodWriter {
         let before = self.live.get(&key).copied();
         let mark = self.random.next_u64().to_string();
         let metadata = json!({"labels": {"side": side}, "annotations": {"example.com/mark": mark}});
-        let answer = match before {
+        let response = match before {
             None => create(&self.client, &key, side).await,
             Some(_) => {
                 let change = json!({"metadata": metadata});
                 request::patch(&self.client, &path(&key), PatchKind::Merge, &change).await
             }
         };
-        let revision = match answer {
-            Ok(answer) => Some(answer.revision.0),
+        let revision = match response {
+            Ok(response) => Some(response.revision.0),
             Err(error) => self.resolve_write(&key, error).await?.filter(|revision| Some(*revision) != before),
         };
         if let Some(revision) = revision {
@@ -110,8 +110,8 @@ impl PodWriter {
     }
 
     async fn delete(&mut self, key: PodKey) -> anyhow::Result<()> {
-        let answer = request::delete(&self.client, &path(&key), &json!({"gracePeriodSeconds": 0})).await;
-        let is_gone = match answer {
+        let response = request::delete(&self.client, &path(&key), &json!({"gracePeriodSeconds": 0})).await;
+        let is_gone = match response {
             Ok(_) => true,
             Err(error) => self.resolve_write(&key, error).await?.is_none(),
         };
@@ -124,7 +124,7 @@ impl PodWriter {
         Ok(())
     }
 
-    /// A write at `revision` is acknowledged: the deletes before it came before.
+    /// A write at `revision` is acknowledged: the deletes before it have lower revisions.
     fn bound_open_deletes(&mut self, revision: u64) {
         for key in self.open_deletes.drain(..) {
             if let Some(write) = self.history.get_mut(&key).and_then(|writes| writes.last_mut()) {
@@ -133,7 +133,8 @@ impl PodWriter {
         }
     }
 
-    /// The version of an object whose write got no answer, once the server answers again; `None` when it is not there.
+    /// The revision of an object whose write got no response, once the server responds again; `None` if it does not
+    /// exist.
     async fn resolve_write(&self, key: &PodKey, error: kube::Error) -> anyhow::Result<Option<u64>> {
         ensure_unavailable(&error)?;
         loop {
@@ -150,7 +151,7 @@ impl PodWriter {
     }
 }
 
-/// Only a server that is not there, or about to go, may fail to do what it is asked.
+/// A request may fail only while the server is unavailable or stopping.
 pub fn ensure_unavailable(error: &kube::Error) -> anyhow::Result<()> {
     match error {
         kube::Error::Api(status) if status.code < 500 => {
@@ -164,7 +165,7 @@ fn path(key: &PodKey) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", key.0, key.1)
 }
 
-/// Creates one pod that nobody schedules.
+/// Creates one pod that no scheduler places.
 pub async fn create(client: &Client, key: &PodKey, side: &str) -> kube::Result<runtime::WriteResponse> {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",

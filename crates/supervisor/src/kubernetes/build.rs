@@ -1,4 +1,4 @@
-//! The real programs, built from the Go module in tests/kube into the user's cache folder.
+//! The programs of Kubernetes, built from the Go module in tests/kube into the user's cache folder.
 
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::VERSION;
 
-/// A program and its package. Each stands in tests/kube/go.mod as a `tool` line, too.
+/// A program and its package. Each has a `tool` line in tests/kube/go.mod.
 pub const PROGRAMS: &[(&str, &str)] = &[
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -18,13 +18,13 @@ pub const PROGRAMS: &[(&str, &str)] = &[
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
 ];
 
-/// How many packages Go compiles at once unless told otherwise.
+/// How many packages Go compiles at a time by default.
 pub const PARALLEL: u32 = 2;
 
-/// Where there is no terminal, progress is told this often.
+/// Without a terminal, progress is printed this often.
 const PROGRESS_SECONDS: u64 = 30;
 
-/// Builds those of `names` that are not there. `false`, where Go is missing: then it has said so.
+/// Builds those of `names` that are missing. `false` after a message if Go is not installed.
 pub fn ensure_built(names: &[&str], parallel: u32) -> anyhow::Result<bool> {
     let folder = folder()?;
     for (name, package) in PROGRAMS.iter().filter(|(name, _)| names.contains(name)) {
@@ -40,12 +40,13 @@ pub fn ensure_built(names: &[&str], parallel: u32) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Where the programs lie: contract.md promises it to scripts.
+/// The folder of the programs, which contract.md promises to scripts.
 pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(crate::cache_folder()?.join(format!("kube-{VERSION}")))
 }
 
-/// Whether Go is there. On a laptop the suites that need the programs say so and rest; CI must not rest unnoticed.
+/// Whether Go is installed. Without it the suites that need the programs print a message and are skipped. In CI they
+/// must not be skipped.
 pub fn has_go() -> anyhow::Result<bool> {
     if Command::new("go").arg("version").output().is_ok_and(|output| output.status.success()) {
         return Ok(true);
@@ -59,9 +60,9 @@ pub fn has_go() -> anyhow::Result<bool> {
 }
 
 fn build(package: &str, program: &Path, parallel: u32) -> anyhow::Result<()> {
-    let folder = program.parent().context("a program lies in a folder")?;
+    let folder = program.parent().context("a program has a parent folder")?;
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    // Built under another name and renamed: a build that was cut off never looks like a program.
+    // Built under another name and renamed, so that an interrupted build is never used.
     let unfinished = program.with_extension(format!("{}.part", std::process::id()));
     eprintln!("building {package} {VERSION}, which takes some minutes");
     let mut child = Command::new("nice")
@@ -75,25 +76,25 @@ fn build(package: &str, program: &Path, parallel: u32) -> anyhow::Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("running `go build`")?;
-    let said = child.stderr.take().context("its standard error was asked for")?;
-    let complaints = report_progress(package, BufReader::new(said))?;
+    let stderr = child.stderr.take().context("its standard error is piped")?;
+    let errors = report_progress(package, BufReader::new(stderr))?;
     let status = child.wait()?;
-    ensure!(status.success(), "go build {package} ended with {status}: {complaints}");
+    ensure!(status.success(), "go build {package} ended with {status}: {errors}");
     std::fs::rename(&unfinished, program).with_context(|| program.display().to_string())
 }
 
-/// Tells how far the build is; returns what was no progress.
+/// Prints the progress of the build; returns the lines that are not progress.
 fn report_progress(package: &str, lines: impl BufRead) -> anyhow::Result<String> {
     let (start, on_terminal) = (Instant::now(), std::io::stderr().is_terminal());
-    let (mut packages, mut told_at, mut complaints) = (0, 0, String::new());
+    let (mut packages, mut told_at, mut errors) = (0, 0, String::new());
     for line in lines.lines() {
         let line = line?;
         // `-v` prints the bare path of each package as it is compiled.
         if line.starts_with("go: downloading ") || !line.contains([' ', ':']) {
             packages += 1;
         } else {
-            complaints.push_str(&line);
-            complaints.push('\n');
+            errors.push_str(&line);
+            errors.push('\n');
         }
         let seconds = start.elapsed().as_secs();
         if on_terminal {
@@ -104,10 +105,10 @@ fn report_progress(package: &str, lines: impl BufRead) -> anyhow::Result<String>
         }
     }
     eprintln!("{}{package}: {packages} packages, {} s", if on_terminal { "\r" } else { "" }, start.elapsed().as_secs());
-    Ok(complaints)
+    Ok(errors)
 }
 
-/// What a release's own build stamps into the programs; without it they call themselves v0.0.0.
+/// The version values that a release build sets; without them the programs report v0.0.0.
 fn version_stamp() -> String {
     let (major_minor, _) = VERSION.rsplit_once('.').expect("a version has three parts");
     let (major, minor) = major_minor.split_once('.').expect("a version has three parts");
@@ -141,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn what_go_complains_about_is_told_and_its_progress_is_not() {
-        let said = "k8s.io/api/core/v1\ngo: downloading x v1\n# k8s.io/x\nx.go:3:1: syntax error\n";
-        assert_eq!(report_progress("p", said.as_bytes()).unwrap(), "# k8s.io/x\nx.go:3:1: syntax error\n");
+    fn errors_of_go_are_returned_and_progress_is_not() {
+        let stderr = "k8s.io/api/core/v1\ngo: downloading x v1\n# k8s.io/x\nx.go:3:1: syntax error\n";
+        assert_eq!(report_progress("p", stderr.as_bytes()).unwrap(), "# k8s.io/x\nx.go:3:1: syntax error\n");
     }
 }

@@ -1,4 +1,4 @@
-//! A throw-away control plane of the real programs, on loopback, with the workload gates on.
+//! A temporary control plane of the programs of Kubernetes, on loopback, with the workload gates enabled.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::client::client;
 use crate::guard::guarded;
 use crate::{ScratchDir, SupervisedProcess};
 
-/// How long a start may take, a busy machine included.
+/// How long a start may take, also on a busy machine.
 const START_TIMEOUT_SECONDS: u64 = 120;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
-/// What workload-aware scheduling needs; everything else is as a release ships it (facts/api.md section 10).
+/// The gates of workload-aware scheduling; everything else has its default (facts/api.md section 10).
 const GATES: [&str; 6] = [
     GENERIC_WORKLOAD,
     "WorkloadWithJob",
@@ -28,32 +28,32 @@ const GATES: [&str; 6] = [
     "PodGroupPreemptionPolicy",
     "DRAWorkloadResourceClaims",
 ];
-/// The gate that all others of them hang on.
+/// The gate on which the others depend.
 pub const GENERIC_WORKLOAD: &str = "GenericWorkload";
-/// Versions that are not served unless asked for.
+/// Versions that are not served by default.
 const RUNTIME_CONFIG: &str = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
-/// The same for every client of every control plane: it listens on loopback, for as long as a test.
+/// The same for every client of every control plane: it listens on loopback, only during a test.
 pub const TOKEN: &str = "throw-away";
 
-/// What a control plane is made of, etcd and kube-apiserver aside.
+/// The components of a control plane besides etcd and kube-apiserver.
 #[derive(Clone, Debug)]
 pub struct ControlPlaneConfig {
     /// Whether kube-scheduler runs.
     pub scheduler: bool,
     /// Whether kube-controller-manager runs.
     pub controllers: bool,
-    /// Controllers of it that are left out, because others do their work.
+    /// Controllers that are disabled, because ours replace them.
     pub disabled_controllers: Vec<&'static str>,
-    /// Of the gates of workload-aware scheduling, those that are off as in a release. Without [`GENERIC_WORKLOAD`] all are off.
+    /// The gates of workload-aware scheduling that are disabled. Without [`GENERIC_WORKLOAD`] all are disabled.
     pub disabled_gates: &'static [&'static str],
-    /// How many Nodes are made.
+    /// How many Nodes are created.
     pub nodes: usize,
-    /// Admission plugins of upstream's default set that are left out.
+    /// Admission plugins of the default set that are disabled.
     pub disabled_admission: Vec<&'static str>,
 }
 
 impl Default for ControlPlaneConfig {
-    /// No more than the API, and pods that need no service account (nobody makes one without the controllers).
+    /// Only the API, and pods without service accounts (the controller that creates them does not run).
     fn default() -> ControlPlaneConfig {
         ControlPlaneConfig {
             scheduler: false,
@@ -67,7 +67,7 @@ impl Default for ControlPlaneConfig {
 }
 
 impl ControlPlaneConfig {
-    /// The programs that it needs.
+    /// The required programs.
     pub fn required_programs(&self) -> Vec<&'static str> {
         let mut programs = vec!["etcd", "kube-apiserver"];
         programs.extend(self.scheduler.then_some("kube-scheduler"));
@@ -76,18 +76,18 @@ impl ControlPlaneConfig {
     }
 }
 
-/// A running control plane. Dropping it kills every program and removes everything they wrote.
+/// A running control plane. Dropping it kills every program and removes their files.
 pub struct KubeControlPlane {
-    /// In the order of their start.
+    /// In start order.
     programs: Vec<SupervisedProcess>,
     folder: ScratchDir,
     address: String,
 }
 
 impl KubeControlPlane {
-    /// Starts the programs, which must have been built, and returns once the API is ready and the nodes are made.
+    /// Starts the programs, which must have been built, and returns once the API is ready and the nodes are created.
     ///
-    /// To be called outside of any runtime.
+    /// Must be called outside of any runtime.
     pub fn start(purpose: &str, plan: &ControlPlaneConfig) -> anyhow::Result<KubeControlPlane> {
         let (etcd, etcd_peer, api) = (free_port()?, free_port()?, free_port()?);
         let folder = ScratchDir::new(purpose)?;
@@ -109,7 +109,7 @@ impl KubeControlPlane {
         Ok(control_plane)
     }
 
-    /// Starts kube-scheduler now, and returns the port of its health and metrics, which [`TOKEN`] opens.
+    /// Starts kube-scheduler, and returns the port of its health and metrics, for which [`TOKEN`] authenticates.
     pub fn start_scheduler(&mut self, plan: &ControlPlaneConfig) -> anyhow::Result<u16> {
         let port = free_port()?;
         self.start_program("kube-scheduler", &client_arguments(self.folder.path(), plan, port))?;
@@ -126,22 +126,22 @@ impl KubeControlPlane {
         &self.address
     }
 
-    /// The way in for somebody who may do everything.
+    /// The kubeconfig of an administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
 
-    /// A new client, with a connection pool of its own, that does not retry by itself.
+    /// A new client with its own connection pool. It does not retry by itself.
     pub async fn client(&self) -> anyhow::Result<Client> {
         client(&self.kubeconfig(), READ_TIMEOUT).await
     }
 
-    /// The process of the program of this name, if it was started.
+    /// The process id of the program of this name, if it was started.
     pub fn pid(&self, name: &str) -> Option<u32> {
         self.programs.iter().find(|program| program.name() == name).map(SupervisedProcess::pid)
     }
 
-    /// An error when a program has ended, with its last words.
+    /// An error with the end of the log if a program has ended.
     pub fn check_running(&mut self) -> anyhow::Result<()> {
         self.programs.iter_mut().try_for_each(SupervisedProcess::check_running)
     }
@@ -153,12 +153,12 @@ impl KubeControlPlane {
         Ok(())
     }
 
-    /// Waits until the API answers, and has made the namespace that everything needs.
+    /// Waits until the API responds and has created the default namespace.
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + Duration::from_secs(START_TIMEOUT_SECONDS);
         loop {
             self.check_running()?;
-            // The API makes its own certificate, which the client trusts; until then there is nothing to trust.
+            // The API creates its own certificate, which the client trusts; until then it cannot connect.
             let why = match self.client().await {
                 Err(error) => error.to_string(),
                 Ok(client) => match check_ready(&client).await {
@@ -176,7 +176,7 @@ impl KubeControlPlane {
 
 impl Drop for KubeControlPlane {
     fn drop(&mut self) {
-        // In reverse order of their start, so that no program logs errors about one that it needs.
+        // In reverse start order, so that no program logs errors about one that it needs.
         while let Some(program) = self.programs.pop() {
             drop(program);
         }
@@ -188,12 +188,12 @@ async fn check_ready(client: &Client) -> Result<(), ::kube::Error> {
     request::get(client, "/api/v1/namespaces/default").await.map(drop)
 }
 
-/// A port that nobody listens on now. Somebody may take it before we do; the start then fails and says so.
+/// A free port. Another process may take it first; the start then fails with an error.
 fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// What has to lie there before kube-apiserver starts, and the way in for its clients.
+/// The files that kube-apiserver needs before its start, and the kubeconfig of its clients.
 fn write_secrets(folder: &Path, address: &str) -> anyhow::Result<()> {
     let pair = rcgen::KeyPair::generate()?;
     std::fs::write(folder.join("service-account.key"), pair.serialize_pem())?;

@@ -1,15 +1,15 @@
-//! What a terminal shows of what a program writes: text, line ends, and the few control sequences of progress bars.
+//! What a terminal shows of a program's output: text, line ends, and the few control sequences of progress bars.
 
-/// One place of the screen.
+/// One cell of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// What is there.
+    /// Its character.
     pub character: char,
-    /// Whether it is green; other colours are not told apart.
+    /// Whether it is green; other colours are not distinguished.
     pub is_green: bool,
 }
 
-/// A screen of a fixed width that never runs out of lines.
+/// A screen of a fixed width and any number of lines.
 pub struct TerminalScreen {
     columns: usize,
     lines: Vec<Vec<Cell>>,
@@ -24,7 +24,7 @@ impl TerminalScreen {
         TerminalScreen { columns, lines: vec![Vec::new()], row: 0, column: 0, is_green: false }
     }
 
-    /// Takes what a program writes.
+    /// Processes the output of a program.
     pub fn write(&mut self, text: &str) {
         let mut signs = text.chars();
         while let Some(sign) = signs.next() {
@@ -42,7 +42,7 @@ impl TerminalScreen {
         }
     }
 
-    /// The lines without spaces at their ends; empty ones at the end are left out.
+    /// The lines without trailing spaces, and without empty lines at the end.
     pub fn into_lines(self) -> Vec<Vec<Cell>> {
         let mut lines = self.lines;
         for line in &mut lines {
@@ -89,19 +89,19 @@ impl TerminalScreen {
                 self.lines.truncate(self.row + 1);
             }
             'm' => self.is_green = parameter == "32",
-            // Hiding the cursor and the like changes nothing that stays.
+            // Hiding the cursor and the like does not change the text.
             _ => {}
         }
     }
 }
 
-/// Up to and with the first item for which the test fails, unlike the standard library's.
+/// Up to and including the first item for which the test fails, unlike the standard library's.
 trait TakeWhileInclusive: Iterator<Item = char> + Sized {
-    fn take_while_inclusive(self, goes_on: impl Fn(&char) -> bool) -> String {
+    fn take_while_inclusive(self, continues: impl Fn(&char) -> bool) -> String {
         let mut taken = String::new();
         for sign in self {
             taken.push(sign);
-            if !goes_on(&sign) {
+            if !continues(&sign) {
                 break;
             }
         }

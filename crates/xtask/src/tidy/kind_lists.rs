@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_names_names_far_apart_comments_and_tests_are_no_list() {
+    fn few_or_distant_names_comments_and_tests_are_not_a_list() {
         let apart = ["\"pods\"", "\"nodes\"", "\"jobs\"", "\"cronjobs\""].join(&"\n".repeat(10));
         for code in
             ["f(\"pods\", \"jobs\", \"nodes\", \"pods\")", "// \"pods\" \"nodes\" \"jobs\" \"cronjobs\"", &apart]

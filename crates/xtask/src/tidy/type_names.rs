@@ -75,12 +75,12 @@ pub struct TypeNames {
 }
 
 impl TypeNames {
-    /// Takes note of the types of one file.
+    /// Collects the types of one file.
     pub fn read(&mut self, file: &str, parsed: &syn::File) {
         TypeVisitor { file, names: self }.visit_file(parsed);
     }
 
-    /// Names that are no nouns, and names that stand for too many types.
+    /// Names that are not nouns, and names of too many types.
     pub fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         for (name, places) in &self.places {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_participle_an_adverb_and_a_pronoun_are_no_names_of_types() {
+    fn a_participle_an_adverb_and_a_pronoun_are_not_type_names() {
         for code in ["struct Told;", "enum Waiting {}", "trait Apart {}", "type Who = u8;", "fn f() { struct Asked; }"]
         {
             assert_eq!(findings(code).len(), 1, "{code}");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_stand_for_two_types_and_not_for_three() {
+    fn a_name_may_be_used_for_two_types_but_not_for_three() {
         let many =
             |name: &str, count: usize| (0..count).map(|n| format!("mod m{n} {{ struct {name}; }}")).collect::<String>();
         assert!(findings(&many("State", 2)).is_empty());
