@@ -1,11 +1,12 @@
-//! Writes docs/conformance.md: each requirement and the tests that show it, and the wanted differences from Kubernetes.
+//! Writes docs/conformance.md: each requirement and the tests that show it, and the expected differences from
+//! Kubernetes.
 //!
-//! A test names what it shows in a comment above it: `// Shows: S000-04, S000-20`.
+//! A test has the ids that it shows in a comment above it: `// Shows: S000-04, S000-20`.
 
-mod inventory; // what upstream tests
+mod inventory; // the tests of upstream
 mod open_rules; // why a rule has no test yet
-mod test_index; // which test shows what, and where
-mod upstream_suites; // how upstream's own suites ended on our components
+mod test_index; // the ids of each test, and its environments
+mod upstream_suites; // results of upstream's suites on our components
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -70,9 +71,9 @@ fn render(
         }
     }
     text += &inventory::render(inventory, shown, open, &mut known, &mut areas)?;
-    let strangers: Vec<&String> = shown.keys().filter(|id| !known.contains(*id)).collect();
-    if !strangers.is_empty() {
-        bail!("tests name ids that neither docs/requirements.md nor docs/inventory.yaml has: {strangers:?}");
+    let unknown: Vec<&String> = shown.keys().filter(|id| !known.contains(*id)).collect();
+    if !unknown.is_empty() {
+        bail!("tests show ids that are neither in docs/requirements.md nor in docs/inventory.yaml: {unknown:?}");
     }
     open.check(&known, &areas, |id| shown.contains_key(id))?;
     Ok(text)
@@ -113,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_no_rule_is_refused_with_what_to_do() {
+    fn unknown_ids_and_reasons_are_refused_with_a_hint() {
         let later = ("Later", "Soon");
         for (ids, reasons, want) in [
             (vec!["S1"], open_rules(&[later], &[]), "S2 is shown by no test"),
             (vec!["S1", "S2"], open_rules(&[later], &[("S2", "Soon")]), "S2 is shown by a test"),
-            (vec!["S1", "S2", "S9"], open_rules(&[later], &[]), "tests name ids"),
-            (vec!["S1", "S2"], open_rules(&[later], &[("S9", "Soon")]), "S9 is no rule"),
+            (vec!["S1", "S2", "S9"], open_rules(&[later], &[]), "tests show ids"),
+            (vec!["S1", "S2"], open_rules(&[later], &[("S9", "Soon")]), "S9 is not a rule"),
             (vec!["S1", "S2"], open_rules(&[later, ("Never", "Soon")], &[]), "no heading \"Never\""),
             (vec!["S1", "S2"], open_rules(&[("Later", "Sooner")], &[]), "there is no reason \"Sooner\""),
             (vec!["S1", "S2", "S3"], open_rules(&[], &[]), "nothing is open for the reason \"Soon\""),

@@ -1,4 +1,4 @@
-//! A Go program of tests/kube that answers questions, a line of JSON for each.
+//! A Go program of tests/kube that reads queries and writes responses, one line of JSON each.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use supervisor::kubernetes;
 
-/// The program, built.
+/// A built program.
 pub struct GoProgram {
     path: PathBuf,
     environment: Vec<(&'static str, PathBuf)>,
 }
 
 impl GoProgram {
-    /// Builds `package` of tests/kube into the cache folder under `name`; others of the machine go first.
+    /// Builds `package` of tests/kube into the cache folder under `name`, at low priority.
     pub fn build(package: &str, name: &str) -> anyhow::Result<GoProgram> {
         let path = supervisor::cache_folder()?.join(format!("kube-{}", kubernetes::VERSION)).join(name);
         let output = Command::new("nice")
@@ -26,28 +26,29 @@ impl GoProgram {
             .current_dir(supervisor::repository_root()?.join("tests/kube"))
             .output()
             .context("running `go build`")?;
-        ensure!(output.status.success(), "go build {package} said: {}", String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.success(), "go build {package}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(GoProgram { path, environment: Vec::new() })
     }
 
-    /// With a variable in its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: &'static str, value: PathBuf) -> GoProgram {
         self.environment.push((name, value));
         self
     }
 
-    /// The answers, in order; fewer than the questions where the program ended early.
-    pub fn query<Q: Serialize, A: DeserializeOwned>(&self, questions: &[Q]) -> anyhow::Result<Vec<A>> {
+    /// The responses, in order; fewer than the queries if the program ended early.
+    pub fn query<Q: Serialize, A: DeserializeOwned>(&self, queries: &[Q]) -> anyhow::Result<Vec<A>> {
         let mut child = Command::new(&self.path)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| self.path.display().to_string())?;
-        let mut asked = child.stdin.take().context("its standard input was asked for")?;
-        let lines: Vec<String> = questions.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        // In a thread of its own: neither side may wait for the other to read. A program that ended early reads no more.
-        let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(asked, "{line}")));
+        let mut stdin = child.stdin.take().context("its standard input is piped")?;
+        let lines: Vec<String> = queries.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        // In a thread of its own, so that neither side waits for the other to read. A program that ended early reads no
+        // more.
+        let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(stdin, "{line}")));
         let output = child.wait_with_output()?;
         let _ = writer.join();
         ensure!(output.status.success(), "{} ended with {}", self.path.display(), output.status);

@@ -1,4 +1,4 @@
-//! The real Kubernetes: builds its programs, runs a throw-away control plane of them, and the suites on it.
+//! The programs of Kubernetes: builds them, runs a temporary control plane of them, and the suites on it.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{test_suites, upstream};
 
-/// What `cargo xtask kube` can do.
+/// The subcommands of `cargo xtask kube`.
 #[derive(clap::Subcommand)]
 pub enum KubeTask {
-    /// Builds the real programs of Kubernetes 1.37.1 into the cache folder, where they are not there yet
+    /// Builds the programs of Kubernetes 1.37.1 into the cache folder, unless they exist
     Build(KubeBuildArgs),
-    /// Runs a throw-away control plane on loopback until Ctrl-C, SIGTERM or the end of its parent
+    /// Runs a temporary control plane on loopback until Ctrl-C, SIGTERM or the end of its parent
     Up(KubeUpArgs),
-    /// Runs the suites that hold this project against the real control plane
+    /// Runs the suites that compare this project with the real control plane
     Test(test_suites::Args),
     /// Runs Kubernetes' own integration suites on our components
     Upstream(upstream::Args),
@@ -29,7 +29,7 @@ pub struct KubeBuildArgs {
     /// Only this program (may be given several times)
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(PROGRAMS.iter().map(|(name, _)| *name)))]
     only: Vec<String>,
-    /// How many packages Go compiles at once
+    /// How many packages Go compiles at a time
     #[arg(long, default_value_t = PARALLEL)]
     parallel: u32,
 }
@@ -43,12 +43,12 @@ pub struct KubeUpArgs {
     /// Also run kube-controller-manager
     #[arg(long)]
     controllers: bool,
-    /// Make this many ready Nodes (8 CPUs, 32 GiB, 110 pods each), which no kubelet stands behind
+    /// Create this many ready Nodes (8 CPUs, 32 GiB, 110 pods each) without kubelets
     #[arg(long, default_value_t = 0)]
     nodes: usize,
 }
 
-/// Runs what was asked for.
+/// Runs the subcommand.
 pub fn run(task: &KubeTask) -> anyhow::Result<()> {
     match task {
         KubeTask::Build(args) => run_build(args),
@@ -58,7 +58,7 @@ pub fn run(task: &KubeTask) -> anyhow::Result<()> {
     }
 }
 
-/// Builds what was asked for and prints where it lies.
+/// Builds the programs and prints their paths.
 fn run_build(args: &KubeBuildArgs) -> anyhow::Result<()> {
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     let names: Vec<&str> = PROGRAMS.iter().map(|(name, _)| *name).filter(|name| wanted(name)).collect();
@@ -70,7 +70,7 @@ fn run_build(args: &KubeBuildArgs) -> anyhow::Result<()> {
 }
 
 fn run_up(args: &KubeUpArgs) -> anyhow::Result<()> {
-    // Whoever started this may be killed and not get to say goodbye.
+    // The parent may be killed without stopping this process.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     let mut plan = ControlPlaneConfig {
         scheduler: args.scheduler,
@@ -82,7 +82,7 @@ fn run_up(args: &KubeUpArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before the programs start: a signal that comes meanwhile must not leave them behind.
+    // Before the programs start, so that an early signal does not leave them running.
     let mut terminate = runtime.block_on(async { signal(SignalKind::terminate()) })?;
     let mut interrupt = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
     let mut control_plane = KubeControlPlane::start("kube-up", &plan)?;

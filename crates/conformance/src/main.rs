@@ -1,13 +1,13 @@
 //! Compares Phalanx with the real Kubernetes. `cargo xtask` passes its commands `conformance`, `kube`, `protobuf`, `rbac` and
 //! `schema` on to this program.
 
-mod api_server; // kube-apiserver and ours, the same requests; read this first
-mod builder; // what kube-controller-manager makes of Jobs, and what we do
-mod cron; // schedules as the library behind CronJobs reads them, and as we do
+mod api_server; // kube-apiserver and our server, with the same requests; read this first
+mod builder; // scheduling objects of kube-controller-manager and ours
+mod cron; // schedules of the CronJob library and ours
 mod scheduler_plugins; // filters and scores of kube-scheduler, and ours
-mod go_program; // a Go program with the library's or the plugins' responses
-mod protobuf; // objects in protobuf, as Go writes them and as we read them
-mod kube; // the real programs: built, and run as a throw-away control plane
+mod go_program; // a Go program that calls the library or the plugins
+mod protobuf; // objects in protobuf, encoded by Go and decoded by us
+mod kube; // the real programs: built, and run as a temporary control plane
 mod test_suites; // tests of testkit on the real control plane
 mod upstream; // Kubernetes' own integration suites on our components
 mod schema; // the schema files of the kinds, from the OpenAPI documents and Go types of Kubernetes
@@ -16,7 +16,7 @@ mod document; // docs/conformance.md: each requirement and the tests that show i
 
 use clap::{Parser, Subcommand};
 
-/// The command line, with the same words as `cargo xtask`, which passes them on.
+/// The command line, in the form of `cargo xtask`, which passes it on.
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Compares Phalanx with the real Kubernetes")]
 struct ConformanceCli {
@@ -26,12 +26,12 @@ struct ConformanceCli {
 
 #[derive(Subcommand)]
 enum ConformanceCommand {
-    /// Writes docs/conformance.md: each requirement and the tests that show it; `api` compares with the real server
+    /// Writes docs/conformance.md: each requirement and the tests that show it; `api` compares with kube-apiserver
     Conformance(ConformanceArgs),
-    /// The protobuf form of the kinds that the server takes
+    /// The protobuf form of the kinds that the server accepts
     #[command(subcommand)]
     Protobuf(ProtobufTask),
-    /// The real Kubernetes programs, for the suites that run against the real thing
+    /// The programs of Kubernetes, for the suites that need them
     #[command(subcommand)]
     Kube(kube::KubeTask),
     /// Writes the ClusterRoles of docs/guides/cluster.md from the control loops
@@ -51,16 +51,16 @@ struct ConformanceArgs {
     suite: Option<ConformanceSuite>,
 }
 
-/// What is held against the real Kubernetes.
+/// What is compared with Kubernetes.
 #[derive(clap::Subcommand)]
 enum ConformanceSuite {
-    /// Sends mutated objects to the real kube-apiserver and to ours, and compares what they say
+    /// Sends mutated objects to kube-apiserver and to our server, and compares the responses
     Api(api_server::Args),
-    /// Lets the real controllers make Workloads and PodGroups of generated Jobs, and compares them with ours
+    /// Compares Workloads and PodGroups of kube-controller-manager for generated Jobs with ours
     Builder(builder::Args),
-    /// Asks the library behind CronJobs and our parser about generated schedules, and compares what they say
+    /// Compares the library of CronJobs with our parser on generated schedules
     Cron(cron::Args),
-    /// Asks the real kube-scheduler's plugins and ours about generated clusters, and compares verdicts and scores
+    /// Compares the plugins of kube-scheduler with ours on generated clusters
     Scheduler(scheduler_plugins::Args),
 }
 
@@ -69,8 +69,8 @@ enum ConformanceSuite {
 enum ProtobufTask {
     /// Writes the file of messages and fields from the types of the Go module k8s.io/api
     Table,
-    /// Reads an object with every field, filled and zero, of each kind that the server takes, and compares it with its
-    /// JSON
+    /// Decodes an object with every field, filled and zero, of each kind that the server accepts, and compares it with
+    /// its JSON
     Check,
 }
 

@@ -1,5 +1,4 @@
-//! `cargo xtask protobuf check`: objects in protobuf, as Go and k8s.io/api have them, decoded by ours and compared with their
-//! JSON.
+//! `cargo xtask protobuf check`: decodes objects in protobuf from Go and k8s.io/api, and compares them with their JSON.
 
 pub mod table; // writes the file of messages and fields
 
@@ -22,15 +21,15 @@ struct KindTable {
     kinds: BTreeMap<String, String>,
 }
 
-/// An object with every field there and zero, in both forms.
+/// An object with every field set to zero, in both forms.
 #[derive(Deserialize)]
 struct ZeroObject {
     json: Value,
     protobuf: String,
 }
 
-/// The objects that k8s.io/api publishes have every field set, each to a value of its own. Those that Go makes for us
-/// have every field there and zero, which shows what JSON leaves out.
+/// The objects that k8s.io/api publishes have every field set to a different value. Those of our Go program have every
+/// field set to zero, which shows the fields that JSON omits.
 pub fn check() -> anyhow::Result<()> {
     let root = supervisor::repository_root()?;
     let known: KindTable = serde_json::from_slice(&std::fs::read(root.join(FILE))?)?;
@@ -38,7 +37,7 @@ pub fn check() -> anyhow::Result<()> {
     let folder = module_folder(&root.join("tests/kube"), "k8s.io/api")?.join("testdata/HEAD");
     let mut wrong = 0;
     for kind in known.kinds.keys() {
-        let [group, version, name] = kind.split('/').collect::<Vec<_>>()[..] else { bail!("{kind} is no kind") };
+        let [group, version, name] = kind.split('/').collect::<Vec<_>>()[..] else { bail!("{kind} is not a kind") };
         let group = if group.is_empty() { "core" } else { group };
         let read = |form: &str| {
             let path = folder.join(format!("{group}.{version}.{name}.{form}"));
@@ -46,7 +45,7 @@ pub fn check() -> anyhow::Result<()> {
         };
         let published: Value = serde_json::from_slice(&read("json")?)?;
         wrong += usize::from(!matches_document(kind, "filled", &published, &read("pb")?)?);
-        let zero = zeros.get(kind).with_context(|| format!("Go made no {kind}"))?;
+        let zero = zeros.get(kind).with_context(|| format!("the Go program has no {kind}"))?;
         wrong += usize::from(!matches_document(kind, "zero", &zero.json, &from_hex(&zero.protobuf)?)?);
     }
     ensure!(wrong == 0, "{wrong} objects differ from their JSON");
@@ -54,9 +53,9 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a body is the document that is wanted; says where not.
+/// Whether a body decodes to the expected document; prints the differences.
 fn matches_document(kind: &str, what: &str, wanted: &Value, body: &[u8]) -> anyhow::Result<bool> {
-    let [group, version, name] = kind.split('/').collect::<Vec<_>>()[..] else { bail!("{kind} is no kind") };
+    let [group, version, name] = kind.split('/').collect::<Vec<_>>()[..] else { bail!("{kind} is not a kind") };
     let found = Envelope::read(body)?.document(group, version, name, usize::MAX)?;
     let result = if found == *wanted { "ok" } else { "DIFFERS" };
     println!("{result:<7} {what:<6} {:>4} values  {kind}", count(wanted));
@@ -65,11 +64,12 @@ fn matches_document(kind: &str, what: &str, wanted: &Value, body: &[u8]) -> anyh
 }
 
 fn from_hex(text: &str) -> anyhow::Result<Vec<u8>> {
-    let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).context("no hex")).collect::<anyhow::Result<_>>()?;
+    let digits: Vec<u32> =
+        text.chars().map(|c| c.to_digit(16).context("not a hex digit")).collect::<anyhow::Result<_>>()?;
     Ok(digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect())
 }
 
-/// How many values a document holds that are neither objects nor arrays.
+/// The number of values in a document that are neither objects nor arrays.
 fn count(value: &Value) -> usize {
     match value {
         Value::Object(fields) => fields.values().map(count).sum(),
@@ -78,30 +78,30 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// The places at which two documents differ.
+/// The paths at which two documents differ.
 fn differences(wanted: &Value, found: &Value) -> Vec<String> {
     let mut differences = Vec::new();
     compare("", Some(wanted), Some(found), &mut differences);
     differences
 }
 
-fn compare(place: &str, wanted: Option<&Value>, found: Option<&Value>, differences: &mut Vec<String>) {
+fn compare(path: &str, wanted: Option<&Value>, found: Option<&Value>, differences: &mut Vec<String>) {
     match (wanted, found) {
         (Some(Value::Object(left)), Some(Value::Object(right))) => {
             let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
             for name in names {
-                compare(&format!("{place}/{name}"), left.get(name), right.get(name), differences);
+                compare(&format!("{path}/{name}"), left.get(name), right.get(name), differences);
             }
         }
         (Some(Value::Array(left)), Some(Value::Array(right))) if left.len() == right.len() => {
             for (index, (left, right)) in left.iter().zip(right).enumerate() {
-                compare(&format!("{place}/{index}"), Some(left), Some(right), differences);
+                compare(&format!("{path}/{index}"), Some(left), Some(right), differences);
             }
         }
         _ if wanted == found => {}
         _ => {
             let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
-            differences.push(format!("{place}: wanted {}, found {}", text(wanted), text(found)));
+            differences.push(format!("{path}: wanted {}, found {}", text(wanted), text(found)));
         }
     }
 }
@@ -113,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_is_named_by_its_place() {
+    fn a_difference_has_its_path() {
         let wanted = json!({"a": {"b": [1, {"c": "x"}]}, "d": true});
         assert!(differences(&wanted, &wanted).is_empty());
         let found = json!({"a": {"b": [1, {"c": "y"}]}, "e": 0});
-        let places = differences(&wanted, &found);
+        let found_differences = differences(&wanted, &found);
         assert_eq!(
-            places,
+            found_differences,
             ["/a/b/1/c: wanted \"x\", found \"y\"", "/d: wanted true, found nothing", "/e: wanted nothing, found 0"]
         );
     }

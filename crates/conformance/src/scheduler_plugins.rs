@@ -1,12 +1,13 @@
-//! Our filters and scores, held against those of the real kube-scheduler: `cargo xtask conformance scheduler`.
+//! Compares our filters and scores with those of kube-scheduler: `cargo xtask conformance scheduler`.
 //!
-//! The real plugins are asked through a small Go program (tests/kube/scheduler) that links them. Both sides get the same
-//! configuration, nodes, running pods and pending pod. They must have the same filters and weights, every filter must say
-//! the same about every node in the same words, and every score must give the same points. Questions that once got
-//! different answers are kept in tests/kube/scheduler/kept.jsonl with what the real plugins said, and a test asks them again.
+//! A small Go program (tests/kube/scheduler) links the plugins of kube-scheduler. Both sides get the same
+//! configuration, nodes, running pods and pending pod. They must have the same filters and weights, every filter must
+//! return the same verdict and reasons for every node, and every score must give the same points. Queries that once
+//! gave different responses are recorded in tests/kube/scheduler/kept.jsonl with the response of kube-scheduler, and a
+//! test repeats them.
 
-mod generated_clusters; // what is asked
-mod end_to_end; // the same with the real scheduler on the real control plane
+mod generated_clusters; // the clusters
+mod end_to_end; // the same with kube-scheduler on the real control plane
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -27,25 +28,25 @@ use crate::go_program::GoProgram;
 /// Options of `cargo xtask conformance scheduler`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What chooses the clusters
+    /// The seed of the clusters
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How many clusters are asked about
+    /// How many clusters are compared
     #[arg(long, default_value_t = 2000)]
     pub cases: usize,
-    /// For how many clusters the real control plane runs, and where kube-scheduler binds the pod is compared
+    /// How many clusters also run on the real control plane, to compare where kube-scheduler binds the pod
     #[arg(long, default_value_t = 0)]
     pub end_to_end: usize,
-    /// Add what differs to the kept cases
+    /// Add differing cases to the recorded ones
     #[arg(long)]
     pub keep: bool,
 }
 
-/// So many differences are told in full.
+/// The maximum number of reported differences.
 const MAX_REPORTED: usize = 5;
 const REGRESSIONS_FILE: &str = "tests/kube/scheduler/kept.jsonl";
 
-/// What is asked.
+/// The query.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct PluginQuery {
     configuration: Value,
@@ -54,7 +55,7 @@ struct PluginQuery {
     pod: Value,
 }
 
-/// What one side says; by node and plugin.
+/// The response of one side, by node and plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct PluginResponse {
@@ -77,39 +78,39 @@ struct PluginVerdict {
     reasons: BTreeSet<String>,
 }
 
-/// A question with what the real plugins said.
+/// A query with the response of kube-scheduler.
 #[derive(Serialize, Deserialize)]
 struct RegressionCase {
     question: PluginQuery,
     theirs: PluginResponse,
 }
 
-/// Compares, tells, and fails where there is a difference.
+/// Compares, prints a report, and fails on any difference.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if !kubernetes::has_go()? {
         return Ok(());
     }
-    let draw = CaseGenerator::seeded(args.seed);
-    let mut questions: Vec<PluginQuery> = read_regressions()?.into_iter().map(|kept| kept.question).collect();
-    questions.extend((0..args.cases).map(|_| generated_clusters::random_query(&draw)));
-    let answers = query_plugins(&questions)?;
-    let (mut counts, mut differing, mut told) = (ComparisonCounts::default(), Vec::new(), Vec::new());
-    for (question, theirs) in questions.iter().zip(answers) {
+    let generator = CaseGenerator::seeded(args.seed);
+    let mut queries: Vec<PluginQuery> = read_regressions()?.into_iter().map(|cases| cases.question).collect();
+    queries.extend((0..args.cases).map(|_| generated_clusters::random_query(&generator)));
+    let responses = query_plugins(&queries)?;
+    let (mut counts, mut differing, mut reported) = (ComparisonCounts::default(), Vec::new(), Vec::new());
+    for (question, theirs) in queries.iter().zip(responses) {
         counts.add(&theirs, question.nodes.len());
         let differences = differences(&our_response(question)?, &theirs);
         if !differences.is_empty() {
-            if told.len() < MAX_REPORTED {
-                told.push(format!("{}\n  {}", serde_json::to_string(question)?, differences.join("\n  ")));
+            if reported.len() < MAX_REPORTED {
+                reported.push(format!("{}\n  {}", serde_json::to_string(question)?, differences.join("\n  ")));
             }
             differing.push(RegressionCase { question: question.clone(), theirs });
         }
     }
-    println!("{} clusters: {}, {} differ", questions.len(), counts.summary(), differing.len());
+    println!("{} clusters: {}, {} differ", queries.len(), counts.summary(), differing.len());
     if args.keep {
         append_regressions(&differing)?;
     }
-    ensure!(differing.is_empty(), "the real plugins say otherwise:\n{}", told.join("\n"));
-    counts.ensure_coverage(questions.len())?;
+    ensure!(differing.is_empty(), "the plugins of kube-scheduler differ:\n{}", reported.join("\n"));
+    counts.ensure_coverage(queries.len())?;
     end_to_end::run(args.seed, args.end_to_end)
 }
 
@@ -139,22 +140,21 @@ impl ComparisonCounts {
         format!("{} nodes; refused by {}; points from {}", self.pairs, list(&self.refused), list(&self.scored))
     }
 
-    /// A generator that never meets a plugin shows nothing about it.
-    fn ensure_coverage(&self, questions: usize) -> anyhow::Result<()> {
-        let enough =
-            |counts: &BTreeMap<String, usize>, name: &str| counts.get(name).is_some_and(|n| n * 20 >= questions);
+    /// A generator that never reaches a plugin tests nothing of it.
+    fn ensure_coverage(&self, queries: usize) -> anyhow::Result<()> {
+        let enough = |counts: &BTreeMap<String, usize>, name: &str| counts.get(name).is_some_and(|n| n * 20 >= queries);
         let (filters, weights) = names(&Profile::default());
         for filter in &filters {
-            ensure!(enough(&self.refused, filter), "{filter} hardly refused anything: the generator shows nothing");
+            ensure!(enough(&self.refused, filter), "{filter} hardly refused anything: the generator is useless");
         }
         for score in weights.keys() {
-            ensure!(enough(&self.scored, score), "{score} hardly gave points: the generator shows nothing");
+            ensure!(enough(&self.scored, score), "{score} hardly gave points: the generator is useless");
         }
         Ok(())
     }
 }
 
-/// What we say.
+/// Our response.
 fn our_response(question: &PluginQuery) -> anyhow::Result<PluginResponse> {
     let configuration = match KubeSchedulerConfiguration::read(&question.configuration, &Path::default()) {
         Ok(configuration) => configuration,
@@ -170,7 +170,7 @@ fn our_response(question: &PluginQuery) -> anyhow::Result<PluginResponse> {
     let pods: Vec<PodView> = pods.collect::<anyhow::Result<_>>()?;
     let mut profiles = configuration.profiles.iter();
     let profile = profiles.find(|profile| pod.spec.scheduler_name == profile.scheduler_name);
-    let profile = profile.context("the pod's profile is there")?;
+    let profile = profile.context("the configuration has the pod's profile")?;
     let survey = Survey::of(profile, &nodes, &pods, &pod);
     let feasible = survey.nodes.iter().filter(|node| node.slots > 0);
     let highest = feasible.map(|node| node.total).max();
@@ -181,23 +181,23 @@ fn our_response(question: &PluginQuery) -> anyhow::Result<PluginResponse> {
 
 fn response_from_survey(profile: &Profile, survey: &Survey) -> PluginResponse {
     let (filters, weights) = names(profile);
-    let mut said = PluginResponse { filters, weights, ..PluginResponse::default() };
+    let mut response = PluginResponse { filters, weights, ..PluginResponse::default() };
     if !survey.admitted {
-        "gated".clone_into(&mut said.gate);
+        "gated".clone_into(&mut response.gate);
     }
     for node in &survey.nodes {
         for objection in &node.objections {
             let code = if objection.even_when_empty { "UnschedulableAndUnresolvable" } else { "Unschedulable" };
             let verdict = PluginVerdict { code: code.to_owned(), reasons: objection.reasons.iter().cloned().collect() };
-            said.verdicts.entry(node.node.clone()).or_default().insert(objection.filter.clone(), verdict);
+            response.verdicts.entry(node.node.clone()).or_default().insert(objection.filter.clone(), verdict);
         }
         if node.slots > 0 {
             let mut scores: BTreeMap<_, _> = node.scores.iter().cloned().collect();
             scores.insert("total".to_owned(), node.total);
-            said.scores.insert(node.node.clone(), scores);
+            response.scores.insert(node.node.clone(), scores);
         }
     }
-    said
+    response
 }
 
 /// The filters of a profile, and its scores with their weights.
@@ -207,7 +207,7 @@ fn names(profile: &Profile) -> (BTreeSet<String>, BTreeMap<String, i64>) {
     (filters, scores)
 }
 
-/// Where the two differ, in words.
+/// Where the two differ, as text.
 fn differences(ours: &PluginResponse, theirs: &PluginResponse) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: String, ours: String, theirs: String| {
@@ -220,7 +220,8 @@ fn differences(ours: &PluginResponse, theirs: &PluginResponse) -> Vec<String> {
     compare("weights".to_owned(), format!("{:?}", ours.weights), format!("{:?}", theirs.weights));
     compare("gated".to_owned(), (!ours.gate.is_empty()).to_string(), (!theirs.gate.is_empty()).to_string());
     if theirs.rejected.is_some() {
-        // Upstream: terms that exclude each other are refused once for all nodes; here each node is refused by itself.
+        // Upstream: terms that exclude each other are refused once for all nodes. Here each node is refused
+        // individually.
         compare("feasible".to_owned(), format!("{:?}", ours.scores.keys()), "[]".to_owned());
         return found;
     }
@@ -233,7 +234,7 @@ fn differences(ours: &PluginResponse, theirs: &PluginResponse) -> Vec<String> {
     compare("feasible".to_owned(), format!("{:?}", ours.scores.keys()), format!("{:?}", theirs.scores.keys()));
     for (node, theirs) in &theirs.scores {
         let Some(ours) = ours.scores.get(node) else { continue };
-        // Whoever has no say gives 0.
+        // A plugin without a score gives 0.
         let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         for name in names {
             let points = |scores: &BTreeMap<String, i64>| scores.get(name).copied().unwrap_or(0).to_string();
@@ -252,15 +253,15 @@ fn read_regressions() -> anyhow::Result<Vec<RegressionCase>> {
 fn append_regressions(differing: &[RegressionCase]) -> anyhow::Result<()> {
     let file = supervisor::repository_root()?.join(REGRESSIONS_FILE);
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file)?;
-    differing.iter().try_for_each(|kept| Ok(writeln!(file, "{}", serde_json::to_string(kept)?)?))
+    differing.iter().try_for_each(|cases| Ok(writeln!(file, "{}", serde_json::to_string(cases)?)?))
 }
 
-/// All answers of the real plugins, in order.
-fn query_plugins(questions: &[PluginQuery]) -> anyhow::Result<Vec<PluginResponse>> {
+/// All responses of the real plugins, in order.
+fn query_plugins(queries: &[PluginQuery]) -> anyhow::Result<Vec<PluginResponse>> {
     eprintln!("building the real plugins, which takes some minutes the first time");
-    let answers: Vec<PluginResponse> = GoProgram::build("./scheduler", "scheduler-plugins")?.query(questions)?;
-    ensure!(answers.len() == questions.len(), "{} of {} questions were answered", answers.len(), questions.len());
-    Ok(answers)
+    let responses: Vec<PluginResponse> = GoProgram::build("./scheduler", "scheduler-plugins")?.query(queries)?;
+    ensure!(responses.len() == queries.len(), "{} responses to {} queries", responses.len(), queries.len());
+    Ok(responses)
 }
 
 #[cfg(test)]
@@ -269,10 +270,10 @@ mod tests {
     use super::{differences, our_response, read_regressions};
 
     #[test]
-    fn questions_that_once_got_different_answers_get_the_same_now() {
-        let kept = read_regressions().unwrap();
-        assert!(!kept.is_empty());
-        for case in kept {
+    fn recorded_queries_have_the_same_response() {
+        let cases = read_regressions().unwrap();
+        assert!(!cases.is_empty());
+        for case in cases {
             let found = differences(&our_response(&case.question).unwrap(), &case.theirs);
             assert_eq!(found, Vec::<String>::new(), "{}", serde_json::to_string(&case.question).unwrap());
         }

@@ -1,4 +1,4 @@
-//! What is checked against the real control plane: `cargo xtask kube test`.
+//! The suites that run against the real control plane: `cargo xtask kube test`.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Args {
     /// Only this suite (may be given several times)
     #[arg(long, value_name = "NAME")]
     only: Vec<KubeSuite>,
-    /// How many cases of the suite api are asked
+    /// How many cases of the suite api are sent
     #[arg(long, default_value_t = api_server::CASES)]
     cases: usize,
 }
@@ -26,32 +26,34 @@ pub struct Args {
 /// A suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum KubeSuite {
-    /// The same questions to the real kube-apiserver and to ours
+    /// The same requests to kube-apiserver and to our server
     Api,
-    /// What the real controllers make of Jobs, and what we do
+    /// Scheduling objects of Jobs from kube-controller-manager and from us
     Builder,
-    /// Schedules as the library behind CronJobs reads them, and as we do
+    /// Schedules of the CronJob library and of our parser
     Cron,
-    /// What the filters and scores of the real kube-scheduler say, and ours
+    /// Verdicts and scores of kube-scheduler's plugins and of ours
     Scheduler,
-    /// One gang Job from submission to its end, with our parts on the real control plane
+    /// One gang Job from submission to completion, with our components on the real control plane
     Walk,
-    /// All or nothing, with our parts on the real control plane
+    /// All-or-nothing scheduling, with our components on the real control plane
     Gangs,
-    /// Our scheduler killed between two binds, binds without an answer, two schedulers at once, on the real control plane
+    /// Our scheduler killed between two binds, binds without a response, two concurrent schedulers, on the real control
+    /// plane
     Schedulers,
-    /// Our controllers killed again and again while Jobs are under way, on the real control plane
+    /// Our controllers killed repeatedly while Jobs run, on the real control plane
     Restarts,
-    /// What upstream tests of Jobs, CronJobs and what they leave, with our parts on the real control plane
+    /// Upstream's tests of Jobs, CronJobs and garbage collection, with our components on the real control plane
     Jobs,
-    /// Plain Jobs, with our parts on a real control plane that has no groups
+    /// Plain Jobs, with our components on a real control plane without groups
     Bare,
-    /// Jobs that ask for a topology, with our parts on a real control plane that drops it
+    /// Jobs with a topology, with our components on a real control plane that drops it
     Partial,
 }
 
 impl KubeSuite {
-    /// The tests of `testkit` that run on both homes, by parts of their names; none for a suite of another kind.
+    /// The tests of `testkit` that run on both test clusters, by substrings of their names; none for another kind of
+    /// suite.
     fn test_filters(self) -> &'static [&'static str] {
         match self {
             KubeSuite::Api | KubeSuite::Builder | KubeSuite::Cron | KubeSuite::Scheduler => &[],
@@ -92,7 +94,7 @@ impl KubeSuite {
         }
     }
 
-    /// Controllers whose work is done by ours, as `Home` starts them for these tests.
+    /// Controllers that ours replace, as `TestCluster` starts them for these tests.
     fn replaced_controllers(self) -> &'static [&'static str] {
         match self {
             KubeSuite::Jobs => &[
@@ -106,12 +108,12 @@ impl KubeSuite {
         }
     }
 
-    /// How many tests run at a time: those that share a home mostly wait for the clock on the wall.
+    /// How many tests run at a time: tests that share a control plane mostly wait.
     fn test_threads(self) -> usize {
         if self == KubeSuite::Jobs { 24 } else { 1 }
     }
 
-    /// What the control plane leaves off.
+    /// Feature gates that the control plane disables.
     fn disabled_gates(self) -> &'static [&'static str] {
         match self {
             KubeSuite::Api
@@ -124,13 +126,13 @@ impl KubeSuite {
             | KubeSuite::Restarts
             | KubeSuite::Jobs => &[],
             KubeSuite::Bare => &[GENERIC_WORKLOAD],
-            // The second hangs on the first.
+            // The second gate depends on the first.
             KubeSuite::Partial => &["TopologyAwareWorkloadScheduling", "CompositePodGroup"],
         }
     }
 }
 
-/// Runs every suite; the first that fails ends it.
+/// Runs every suite; the first failure ends the run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let chosen = |suite: &&KubeSuite| args.only.is_empty() || args.only.contains(suite);
     let suites: Vec<KubeSuite> = KubeSuite::value_variants().iter().filter(chosen).copied().collect();
@@ -152,28 +154,28 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     let built = TestBinaries::build()?;
-    // Those that need the same control plane share one.
+    // Suites that need the same control plane share it.
     let needs = |suite: KubeSuite| (suite.disabled_gates(), suite.replaced_controllers(), suite.test_threads());
-    for alike in suites.chunk_by(|one, next| needs(*one) == needs(*next)) {
-        let tests: Vec<&str> = alike.iter().flat_map(|suite| suite.test_filters()).copied().collect();
+    for same_needs in suites.chunk_by(|one, next| needs(*one) == needs(*next)) {
+        let tests: Vec<&str> = same_needs.iter().flat_map(|suite| suite.test_filters()).copied().collect();
         if !tests.is_empty() {
-            run_tests(&built, &tests, alike[0])?;
+            run_tests(&built, &tests, same_needs[0])?;
         }
     }
     Ok(())
 }
 
-/// Compares the API with the real one, as CI does.
+/// Compares the API servers, as CI does.
 fn run_api(cases: usize) -> anyhow::Result<()> {
     api_server::run(&api_server::Args { seed: 1, cases, kind: Vec::new(), out: None, json: None, clients: 24 })
 }
 
-/// Compares what is compiled with what the real controllers make, as CI does.
+/// Compares scheduling objects, as CI does.
 fn run_builder() -> anyhow::Result<()> {
     builder::run(&builder::Args { seed: 1, jobs: 200, trees: 600 })
 }
 
-/// Compares the reading of schedules, as CI does.
+/// Compares schedules, as CI does.
 fn run_cron() -> anyhow::Result<()> {
     cron::run(&cron::Args { seed: 1, cases: 2000 })
 }
@@ -183,9 +185,9 @@ fn run_scheduler() -> anyhow::Result<()> {
     scheduler_plugins::run(&scheduler_plugins::Args { seed: 1, cases: 2000, end_to_end: 100, keep: false })
 }
 
-/// Whether a suite runs this test, as `module::name`, on the real control plane.
+/// Whether a suite runs this test (`module::name`) on the real control plane.
 pub fn runs_on_kube(test: &str) -> bool {
-    KubeSuite::value_variants().iter().flat_map(|suite| suite.test_filters()).any(|part| test.contains(part))
+    KubeSuite::value_variants().iter().flat_map(|suite| suite.test_filters()).any(|filter| test.contains(filter))
 }
 
 /// Our programs.
@@ -202,7 +204,7 @@ impl TestBinaries {
     }
 }
 
-/// The real control plane, whose Jobs, pods and nodes are for our parts.
+/// The real control plane, whose Jobs, pods and nodes our components handle.
 fn control_plane_config(suite: KubeSuite) -> ControlPlaneConfig {
     let without_controllers = suite.replaced_controllers().to_vec();
     ControlPlaneConfig {
@@ -213,24 +215,24 @@ fn control_plane_config(suite: KubeSuite) -> ControlPlaneConfig {
     }
 }
 
-/// Runs tests of `testkit` on a real control plane, with our parts as processes.
+/// Runs tests of `testkit` on a real control plane, with our components as processes.
 ///
-/// Here the clock is the one on the wall, and many tests share two cores: those that fail have one more try, each alone on
-/// a new control plane, and that is told.
+/// These tests use the wall clock, and many of them share two cores. Tests that fail are repeated once, each alone on a
+/// new control plane, and the repetition is printed.
 fn run_tests(built: &TestBinaries, tests: &[&str], suite: KubeSuite) -> anyhow::Result<()> {
     for name in tests {
         ensure!(count_tests(&built.test, name)? > 0, "no test is named {name}");
     }
     let failed = run_tests_once(built, tests, suite, &[&format!("--test-threads={}", suite.test_threads())])?;
     for name in failed {
-        println!("once more, alone: {name}");
-        let again = run_tests_once(built, &[&name], suite, &["--test-threads=1", "--exact"])?;
-        ensure!(again.is_empty(), "{name} failed twice on the real control plane");
+        println!("repeated alone: {name}");
+        let failed_again = run_tests_once(built, &[&name], suite, &["--test-threads=1", "--exact"])?;
+        ensure!(failed_again.is_empty(), "{name} failed twice on the real control plane");
     }
     Ok(())
 }
 
-/// Runs tests on a control plane of their own, and returns those that failed.
+/// Runs tests on a new control plane, and returns those that failed.
 fn run_tests_once(
     built: &TestBinaries,
     tests: &[&str],
@@ -244,14 +246,14 @@ fn run_tests_once(
         .args(options)
         .arg("--show-output")
         .args(tests)
-        .env("PHALANX_HOME", "kube")
+        .env("PHALANX_TEST_CLUSTER", "kube")
         .env("KUBECONFIG", control_plane.kubeconfig())
         .env("PHALANX_BIN", phalanx)
         .env(GUARD_VARIABLE, std::env::current_exe()?)
         .stdout(Stdio::piped())
         .spawn()
         .context("running the tests")?;
-    let output = running.stdout.take().context("what the tests say")?;
+    let output = running.stdout.take().context("the output of the tests")?;
     let mut failed = Vec::new();
     for line in BufReader::new(output).lines() {
         let line = line?;
@@ -264,14 +266,14 @@ fn run_tests_once(
     Ok(failed)
 }
 
-/// How many tests a name chooses: a suite that chose none would pass.
+/// The number of tests that a name selects: a suite without tests would pass.
 fn count_tests(test: &Path, name: &str) -> anyhow::Result<usize> {
     let output = Command::new(test).args(["--list", "--format=terse", name]).output().context("listing the tests")?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with(": test")).count())
 }
 
-/// Builds with cargo and returns the program of this kind that came out of `package`. Always with the whole workspace
-/// chosen: it then shares every dependency with the tests.
+/// Builds with cargo and returns the program of this kind from `package`. Always selects the whole workspace, so that
+/// it shares every dependency with the tests.
 pub fn cargo_build(arguments: &[&str], package: &str, kind: &str) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -285,8 +287,8 @@ pub fn cargo_build(arguments: &[&str], package: &str, kind: &str) -> anyhow::Res
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let message: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
         let id = message["package_id"].as_str().unwrap_or_default();
-        let is_it = message["target"]["kind"][0] == kind && id.contains(&format!("/{package}#"));
-        if let Some(program) = message["executable"].as_str().filter(|_| is_it) {
+        let is_wanted = message["target"]["kind"][0] == kind && id.contains(&format!("/{package}#"));
+        if let Some(program) = message["executable"].as_str().filter(|_| is_wanted) {
             return Ok(PathBuf::from(program));
         }
     }

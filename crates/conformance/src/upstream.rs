@@ -1,16 +1,16 @@
 //! Kubernetes' own integration suites, run on our components: `cargo xtask kube upstream`.
 //!
-//! In: the test packages of the Go module, as they were published. Out: for each suite and home how many tests passed, how
-//! many are listed in tests/kube/upstream/expectations.yaml, and an error for every other outcome.
+//! In: the test packages of the published Go module. Out: for each suite and server how many tests passed, how many are
+//! listed in tests/kube/upstream/expectations.yaml, and an error for every other outcome.
 //! Promises: an edit of a package that does not apply exactly as often as expected is an error; no line of Kubernetes'
 //! tests enters this repository.
 
-mod edit; // Go source with its seam in place
-mod expectation; // the tests that do not simply have to pass
-mod outcome; // what a Go test program printed
+mod edit; // edits of Go source
+mod expectation; // tests that are not expected to pass
+mod outcome; // the output of a Go test program
 mod program; // a package copied, edited and compiled into the cache folder
-mod record; // how the suites ended last time
-mod suite; // the suites and their seams
+mod record; // results of the last runs
+mod suite; // the suites and their edits
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,7 +32,7 @@ use self::suite::{SUITES, UpstreamSuite};
 pub use program::module_folder;
 pub use record::{SuiteRecord, read as records};
 
-/// How long tests that must fail wait for something; the others wait as long as Kubernetes has them wait.
+/// How long tests that must fail wait for a condition; the others wait as long as in Kubernetes.
 const FAILING_WAIT_SECONDS: &str = "10";
 
 /// What CI runs.
@@ -45,17 +45,17 @@ pub struct Args {
     /// Only this suite (may be given several times)
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(SUITES.iter().map(|suite| suite.name)))]
     suite: Vec<String>,
-    /// Only on this home [default: each home that a suite has]
+    /// Only on this API server [default: each server of a suite]
     #[arg(long)]
-    home: Option<SuiteServer>,
-    /// Only the tests that this regular expression of Go means; lines that mean no test are then not looked for
+    server: Option<SuiteServer>,
+    /// Only the tests that match this Go regular expression; expectations without a test are then not errors
     #[arg(long, value_name = "REGEX")]
     run: Option<String>,
-    /// Leave out the tests that are expected to fail
+    /// Skip the tests that are expected to fail
     #[arg(long)]
     without_listed: bool,
     /// What CI runs: job on phalanx up, podgroup and topology, without the tests that are expected to fail
-    #[arg(long, conflicts_with_all = ["suite", "home", "run", "record"])]
+    #[arg(long, conflicts_with_all = ["suite", "server", "run", "record"])]
     fixed_set: bool,
     /// The program under test [default: a debug build of this checkout]
     #[arg(long, value_name = "FILE")]
@@ -63,25 +63,25 @@ pub struct Args {
     /// Only compile
     #[arg(long)]
     build_only: bool,
-    /// Write the result of each suite into docs/upstream.yaml; for whole suites on a committed tree
+    /// Write the result of each suite to docs/upstream.yaml; for whole suites on a committed tree
     #[arg(long, conflicts_with_all = ["run", "without_listed", "phalanx"])]
     record: bool,
-    /// Let tests that are expected to fail wait as long as Kubernetes has them wait (30 s instead of 10 s)
+    /// Let tests that are expected to fail wait as long as in Kubernetes (30 s instead of 10 s)
     #[arg(long)]
     full_wait: bool,
-    /// How many suites run at the same time; most of a suite is waiting
+    /// How many suites run at the same time; a suite mostly waits
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     parallel: u8,
 }
 
 impl Args {
-    /// Whether this suite runs on this home.
-    fn selects(&self, suite: &UpstreamSuite, home: SuiteServer) -> bool {
+    /// Whether this suite runs on this server.
+    fn selects(&self, suite: &UpstreamSuite, server: SuiteServer) -> bool {
         if self.fixed_set {
-            return FIXED_SET.contains(&(suite.name, home));
+            return FIXED_SET.contains(&(suite.name, server));
         }
         let named = self.suite.is_empty() || self.suite.iter().any(|name| name == suite.name);
-        named && self.home.is_none_or(|only| only == home)
+        named && self.server.is_none_or(|only| only == server)
     }
 
     /// Whether tests that are expected to fail run, too.
@@ -106,7 +106,7 @@ pub enum SuiteServer {
 }
 
 impl SuiteServer {
-    /// As it is written on the command line.
+    /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
             SuiteServer::Kube => "kube",
@@ -115,19 +115,19 @@ impl SuiteServer {
     }
 }
 
-/// Whether there is such a suite.
+/// Whether this suite exists.
 pub fn has_suite(name: &str) -> bool {
     SUITES.iter().any(|suite| suite.name == name)
 }
 
-/// Runs the suites; an error where any outcome is not the expected one.
+/// Runs the suites; an error if any outcome is not the expected one.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if !ensure_programs(&["etcd"])? {
         return Ok(());
     }
-    let chosen = |suite: &&UpstreamSuite| suite.servers.iter().any(|&home| args.selects(suite, home));
+    let chosen = |suite: &&UpstreamSuite| suite.servers.iter().any(|&server| args.selects(suite, server));
     let suites: Vec<&UpstreamSuite> = SUITES.iter().filter(chosen).collect();
-    ensure!(!suites.is_empty(), "none of these suites runs on that home");
+    ensure!(!suites.is_empty(), "none of these suites runs on that server");
     let programs: Vec<PathBuf> = suites.iter().map(|suite| program::compile(suite)).collect::<anyhow::Result<_>>()?;
     if args.build_only {
         programs.iter().for_each(|program| println!("{}", program.display()));
@@ -139,19 +139,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let root = supervisor::repository_root()?;
     let lines = expectation::read(&root)?;
-    // A copy: every test starts the program anew, and a build meanwhile must not change it.
+    // A copy: every test starts the program again, and a concurrent build must not change it.
     let copy = program::copy_program(&phalanx)?;
     let phalanx = copy.path();
     let commit = if args.record { record::commit(&root)? } else { String::new() };
     let mut runs = Vec::new();
     for (suite, program) in suites.iter().zip(&programs) {
-        let homes = suite.servers.iter().filter(|&&home| args.selects(suite, home));
-        runs.extend(homes.map(|&home| SuiteRun {
+        let servers = suite.servers.iter().filter(|&&server| args.selects(suite, server));
+        runs.extend(servers.map(|&server| SuiteRun {
             suite,
             program,
-            server: home,
+            server,
             phalanx,
-            expected: Expectations::for_suite(&lines, suite.name, home),
+            expected: Expectations::for_suite(&lines, suite.name, server),
         }));
     }
     let compared = run_parallel(args, &runs)?;
@@ -165,7 +165,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One suite on one home.
+/// One suite on one server.
 struct SuiteRun<'a> {
     suite: &'a UpstreamSuite,
     program: &'a Path,
@@ -174,7 +174,7 @@ struct SuiteRun<'a> {
     expected: Expectations,
 }
 
-/// Runs all of them, so many at a time, and returns how each compares, in their order.
+/// Runs all of them, `args.parallel` at a time, and returns their comparisons in order.
 fn run_parallel(args: &Args, runs: &[SuiteRun<'_>]) -> anyhow::Result<Vec<Comparison>> {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let worker = || -> anyhow::Result<Vec<(usize, Comparison)>> {
@@ -195,22 +195,23 @@ fn run_parallel(args: &Args, runs: &[SuiteRun<'_>]) -> anyhow::Result<Vec<Compar
 }
 
 impl SuiteRun<'_> {
-    /// Runs the suite and prints what is not as expected.
+    /// Runs the suite and prints unexpected outcomes.
     fn run(&self, args: &Args) -> anyhow::Result<Comparison> {
         let (start, title) = (Instant::now(), format!("{} on {}", self.suite.name, self.server.name()));
         let log = self.program.with_extension(format!("{}.log", self.server.name()));
         println!("{title}: running, log in {}", log.display());
         let mut file = File::create(&log)?;
-        let apart = args.runs_whole_suites();
-        let skipped = match args.runs_listed() && !apart {
+        let separate_failing = args.runs_whole_suites();
+        let skipped = match args.runs_listed() && !separate_failing {
             true => self.expected.skip_pattern(),
             false => self.expected.skip_pattern_with_failing(),
         };
         let chosen = args.run.iter().map(|regex| format!("-test.run={regex}"));
         let skipped = skipped.iter().map(|pattern| format!("-test.skip={pattern}"));
         let (mut tests, mut problems) = self.run_program(chosen.chain(skipped), &mut file, "")?;
-        if let Some(failing) = self.expected.failing_pattern().filter(|_| apart) {
-            // By themselves, because they wait for a shorter time: nearly all of them wait for what never comes.
+        if let Some(failing) = self.expected.failing_pattern().filter(|_| separate_failing) {
+            // Separately, because they wait for a shorter time: nearly all of them wait for a condition that never
+            // becomes true.
             let seconds = if args.full_wait { "" } else { FAILING_WAIT_SECONDS };
             let skipped = self.expected.skip_pattern().map(|pattern| format!("-test.skip={pattern}"));
             let options = std::iter::once(format!("-test.run={failing}")).chain(skipped);
@@ -221,7 +222,7 @@ impl SuiteRun<'_> {
         let names = list_tests(self.program)?;
         let nothing_to_run = self.expected.missing_tests(&names, &tests, args.runs_listed()).is_empty();
         ensure!(nothing_to_run || !tests.is_empty(), "{title}: no test ran, see {}", log.display());
-        let mut compared = self.expected.compare(&tests, apart);
+        let mut compared = self.expected.compare(&tests, separate_failing);
         compared.problems.extend(problems);
         compared.problems.extend(self.expected.unknown_tests(&names));
         if args.run.is_none() {
@@ -243,8 +244,8 @@ impl SuiteRun<'_> {
         Ok(compared)
     }
 
-    /// Runs the program once and returns how each test ended, and what else is wrong. `seconds`: how long a test waits for
-    /// something.
+    /// Runs the program once and returns the outcome of each test, and other problems. `seconds`: how long a test waits
+    /// for a condition.
     fn run_program(
         &self,
         options: impl Iterator<Item = String>,
@@ -264,7 +265,7 @@ impl SuiteRun<'_> {
     fn record(&self, compared: &Comparison, commit: &str) -> SuiteRecord {
         SuiteRecord {
             suite: self.suite.name.to_owned(),
-            home: self.server,
+            server: self.server,
             passed: compared.passed,
             failed_as_listed: compared.failed,
             either: compared.either,
@@ -284,22 +285,22 @@ fn list_tests(program: &Path) -> anyhow::Result<Vec<String>> {
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
-/// What a program of tests needs around it: etcd on its path, and where the files beside its sources are, because it was
-/// compiled without paths of this machine.
+/// Sets the environment of a test program: etcd on its path, and the folder of the files next to its sources, because
+/// it was compiled without paths of this machine.
 fn with_test_environment(command: &mut Command) -> anyhow::Result<&mut Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path =
         std::env::join_paths(std::iter::once(kubernetes::programs_folder()?).chain(std::env::split_paths(&path)))?;
     let modules = program::module_cache()?;
     Ok(command
-        .env("TEST_SRCDIR", modules.parent().context("the module cache lies in a folder")?)
+        .env("TEST_SRCDIR", modules.parent().context("the module cache has a parent folder")?)
         .env("TEST_WORKSPACE", modules.file_name().context("the module cache has a name")?)
-        // Not whatever etcd listens on the usual port of this machine.
+        // Never an etcd that already runs on the default port of this machine.
         .env("KUBE_INTEGRATION_ETCD_URL", "http://127.0.0.1:1")
         .env("PATH", path))
 }
 
-/// Runs the program, keeps all it prints in `log`, and returns how each test and the program ended.
+/// Runs the program, writes its output to `log`, and returns the outcome of each test and of the program.
 fn run_and_parse(
     command: &mut Command,
     log: &mut File,
@@ -311,7 +312,7 @@ fn run_and_parse(
         .stderr(input)
         .spawn()
         .context("running the tests")?;
-    // The command keeps the writing ends until it is given new ones.
+    // The command keeps the writing ends until it is dropped or gets new ones.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut reader = outcome::GoTestParser::default();
     for line in BufReader::new(output).split(b'\n') {

@@ -29,7 +29,7 @@ pub use self::shared::on_shared_test_cluster;
 use crate::fault::{FaultRule, Faults, RuleId};
 use crate::virtual_time;
 
-/// Runs a test on the selected test cluster: on the paused clock, or with `PHALANX_HOME=kube` on the wall clock. The
+/// Runs a test on the selected test cluster: on the paused clock, or with `PHALANX_TEST_CLUSTER=kube` on the wall clock. The
 /// test begins with [`TestCluster::start`].
 pub fn on_test_cluster<T>(scenario: impl Future<Output = T>) -> T {
     if !kube_control_plane::is_chosen() {
@@ -156,7 +156,7 @@ impl TestCluster {
         // A run that selects the real control plane must not take this for a test of it.
         assert!(
             !kube_control_plane::is_chosen(),
-            "this test runs only on the embedded cluster: do not select it with PHALANX_HOME=kube"
+            "this test runs only on the embedded cluster: do not select it with PHALANX_TEST_CLUSTER=kube"
         );
         let origin: Timestamp = origin.parse().expect("a valid time");
         // Tests read the history, so none of it may be compacted.

@@ -1,4 +1,4 @@
-//! Which questions are asked: every mutation of every base is a candidate, a seed chooses.
+//! Generates the requests: every mutation of every base object is a candidate, and a seed selects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::document_path::DocumentPath;
 use super::kinds::ComparedKind;
 use super::mutate::{Mutation, mutations};
 
-/// What is asked last, and judged.
+/// The last write of a case, whose response is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WriteVerb {
     Create,
@@ -23,7 +23,7 @@ pub enum WriteVerb {
 }
 
 impl WriteVerb {
-    /// As reports and expected-differences.yaml write it.
+    /// As in reports and expected-differences.yaml.
     pub fn as_str(self) -> &'static str {
         match self {
             WriteVerb::Create => "create",
@@ -33,10 +33,10 @@ impl WriteVerb {
     }
 }
 
-/// What the server is asked to make of fields that it does not know.
+/// The `fieldValidation` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownFieldPolicy {
-    /// Nothing is said: the server warns.
+    /// Unset: the server warns.
     Unset,
     Strict,
     Ignore,
@@ -53,27 +53,27 @@ impl UnknownFieldPolicy {
     }
 }
 
-/// One question to both servers.
+/// One case for both servers.
 #[derive(Clone, Debug)]
 pub struct ApiCase {
     pub kind: ComparedKind,
-    /// The object's name; no other case has it.
+    /// The object's name, which is unique.
     pub name: String,
     pub base: Arc<CorpusObject>,
     pub verb: WriteVerb,
-    /// The status that the object is given before the question.
+    /// The status that the object is given first.
     pub initial_status: Option<usize>,
     pub mutation: Mutation,
     pub field_validation: UnknownFieldPolicy,
 }
 
-/// The class of a case that changes nothing: the real server accepts it, or the corpus is wrong.
+/// The class of a case without a change: kube-apiserver accepts it, or the corpus is wrong.
 pub const UNCHANGED: &str = "as it is";
 
-/// How much of a kind's cases goes to its pod template, which the kind Pod asks about, too.
+/// The share of a kind's cases that change its pod template, which the kind Pod also covers.
 const TEMPLATE_SHARE: f64 = 0.3;
 
-/// The cases of a kind: `count` of them as `seed` chooses, or all where `count` is `None`.
+/// The cases of a kind: `count` of them selected by `seed`, or all if `count` is `None`.
 pub fn cases(root: &Path, kind: ComparedKind, seed: u64, count: Option<usize>) -> anyhow::Result<Vec<ApiCase>> {
     let shape = table().kind(kind.group, kind.version, kind.kind).context("the schema file has every kind")?;
     let bases = corpus::read(root, &kind)?;
@@ -86,7 +86,7 @@ pub fn cases(root: &Path, kind: ComparedKind, seed: u64, count: Option<usize>) -
         Some(count) => choose(candidates, count, &Random::seeded(seed)),
         None => candidates,
     };
-    // Some objects stay when their case is done, so that the names of other kinds in the same store must differ.
+    // Some objects stay after their case, so the names of other kinds in the same store must differ.
     let start = |text: &str, length| text.to_lowercase().chars().take(length).collect::<String>();
     let (kind_start, group_start) = (start(kind.kind, 2), start(kind.group, 1));
     for (number, case) in chosen.iter_mut().enumerate() {
@@ -114,7 +114,7 @@ fn cases_for_base(
     };
     let mut all = Vec::new();
     let mut whole = mutations(&DocumentPath::root(), shape, &base.object, pool);
-    // Of a status on the main resource nothing is kept; that is one question, not hundreds.
+    // The main resource drops every status. That is one case, not hundreds.
     whole.retain(|mutation| !mutation.field.starts_with("status.") && !mutation.field.starts_with("status["));
     whole.extend(generated_names());
     whole.push(Mutation { class: UNCHANGED, field: base.name().to_owned(), edits: Vec::new() });
@@ -133,15 +133,15 @@ fn cases_for_base(
     all.push(case(WriteVerb::Update, None, &unconditional, UnknownFieldPolicy::Unset));
     let ValueType::Object(number) = shape else { return all };
     let Some(field) = table().object(number).field("status").filter(|_| !base.statuses.is_empty()) else { return all };
-    let place = DocumentPath::root().key("status");
+    let path = DocumentPath::root().key("status");
     for (to, status) in base.statuses.iter().enumerate() {
-        let plain = (place.clone(), Some(status.clone()));
+        let plain = (path.clone(), Some(status.clone()));
         for from in &befores {
             let transition = Mutation { class: "transition", field: "status".to_owned(), edits: vec![plain.clone()] };
             all.push(case(WriteVerb::Status, *from, &transition, UnknownFieldPolicy::Unset));
-            for mut mutation in mutations(&place, field.value_type, status, pool) {
+            for mut mutation in mutations(&path, field.value_type, status, pool) {
                 mutation.edits.insert(0, plain.clone());
-                // From nothing, and from the status that the mutated one comes from.
+                // From no status, and from the status that the mutated one is derived from.
                 if from.is_none() || *from == Some(to) {
                     all.push(case(WriteVerb::Status, *from, &mutation, UnknownFieldPolicy::Unset));
                 }
@@ -151,7 +151,7 @@ fn cases_for_base(
     all
 }
 
-/// Fields that no kind knows, and fields that stand there twice, are judged as the client asks.
+/// Unknown and duplicate fields are tested with every `fieldValidation`.
 fn field_validations(mutation: &Mutation) -> &'static [UnknownFieldPolicy] {
     match mutation.class {
         "unknown field" | "duplicate field" => {
@@ -161,7 +161,7 @@ fn field_validations(mutation: &Mutation) -> &'static [UnknownFieldPolicy] {
     }
 }
 
-/// A name that the server makes up.
+/// A name that the server generates.
 fn generated_names() -> Vec<Mutation> {
     let metadata = DocumentPath::root().key("metadata");
     let prefixes = [json!("made-"), json!("Made_"), json!("m".repeat(300)), json!("m".repeat(60)), json!("-")];
@@ -171,7 +171,7 @@ fn generated_names() -> Vec<Mutation> {
     prefixes.into_iter().map(mutation).collect()
 }
 
-/// Where the mutation is another name, it must be nobody else's.
+/// If the mutation is a new name, it must be unique.
 fn assign_unique_name(case: &mut ApiCase) {
     if case.mutation.field != "metadata.name" {
         return;
@@ -190,7 +190,7 @@ fn assign_unique_name(case: &mut ApiCase) {
 /// Cases by verb, class and field.
 type CaseGroups = BTreeMap<(WriteVerb, &'static str, String), Vec<ApiCase>>;
 
-/// Takes turns between (verb, class, field), so that each is asked before any is asked again.
+/// Takes turns between (verb, class, field), so that each is tested before any is tested again.
 fn choose(candidates: Vec<ApiCase>, count: usize, random: &Random) -> Vec<ApiCase> {
     let mut groups: [CaseGroups; 2] = Default::default();
     for case in candidates {
@@ -209,7 +209,7 @@ fn choose(candidates: Vec<ApiCase>, count: usize, random: &Random) -> Vec<ApiCas
     chosen
 }
 
-/// One of each group in random order, then another of each, and so on.
+/// One case of each group in random order, then another of each, and so on.
 fn round_robin(groups: Vec<Vec<ApiCase>>, random: &Random) -> Vec<ApiCase> {
     let mut ordered: Vec<(usize, u64, ApiCase)> = Vec::new();
     for mut group in groups {
@@ -224,7 +224,7 @@ fn round_robin(groups: Vec<Vec<ApiCase>>, random: &Random) -> Vec<ApiCase> {
     ordered.into_iter().map(|(_, _, case)| case).collect()
 }
 
-/// How many different fields the cases touch.
+/// The number of different fields that the cases change.
 pub fn fields_count(cases: &[ApiCase]) -> usize {
     cases.iter().map(|case| &case.mutation.field).collect::<BTreeSet<_>>().len()
 }

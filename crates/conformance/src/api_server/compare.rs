@@ -1,26 +1,26 @@
-//! Holds two answers against each other.
+//! Compares two responses.
 
 use serde_json::Value;
 
 use super::requests::{ResponseCause, ServerResponse};
 
-/// How two answers differ, the weightiest first.
+/// How two responses differ, the most important kind first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DifferenceKind {
-    /// Another code or reason, or a step on the way was judged otherwise.
+    /// Another code or reason, or a different result of an earlier step.
     Verdict,
-    /// The same refusal for other faults, or in another order.
+    /// The same refusal with other causes, or in another order.
     Causes,
-    /// Both accept, and make something else of it.
+    /// Both accept, with different results.
     Result,
-    /// The same refusal in other words, where no cause says more.
+    /// The same refusal with another message and no causes.
     Message,
     /// Another warning.
     Warnings,
 }
 
 impl DifferenceKind {
-    /// As reports and expected-differences.yaml write it.
+    /// As in reports and expected-differences.yaml.
     pub fn as_str(self) -> &'static str {
         match self {
             DifferenceKind::Verdict => "verdict",
@@ -32,7 +32,7 @@ impl DifferenceKind {
     }
 }
 
-/// A difference and both sides of it, in words.
+/// A difference, and both sides as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub kind: DifferenceKind,
@@ -40,18 +40,22 @@ pub struct Difference {
     pub ours: String,
 }
 
-/// Compares the answers to the steps of one case. `None` means that nobody could tell the servers apart by them.
+/// Compares the responses to the steps of one case. `None` if a client could not distinguish the servers by them.
 pub fn compare(theirs: &[ServerResponse], ours: &[ServerResponse]) -> Option<Difference> {
     let difference = |what, theirs, ours| Some(Difference { kind: what, theirs, ours });
-    let on_the_way = theirs.len().min(ours.len()) - 1;
-    for step in 0..=on_the_way {
+    let last_step = theirs.len().min(ours.len()) - 1;
+    for step in 0..=last_step {
         let (a, b) = (&theirs[step], &ours[step]);
         if (a.code, &a.reason) != (b.code, &b.reason) {
-            let way = if step < on_the_way || theirs.len() != ours.len() { "on the way: " } else { "" };
-            return difference(DifferenceKind::Verdict, format!("{way}{}", verdict(a)), format!("{way}{}", verdict(b)));
+            let prefix = if step < last_step || theirs.len() != ours.len() { "in an earlier step: " } else { "" };
+            return difference(
+                DifferenceKind::Verdict,
+                format!("{prefix}{}", verdict(a)),
+                format!("{prefix}{}", verdict(b)),
+            );
         }
     }
-    let (a, b) = (&theirs[on_the_way], &ours[on_the_way]);
+    let (a, b) = (&theirs[last_step], &ours[last_step]);
     let (mut a_causes, mut b_causes) = (a.causes.clone(), b.causes.clone());
     strip_go_dumps(&mut a_causes, &mut b_causes);
     let (a_causes, b_causes) = (mask_causes(&a_causes), mask_causes(&b_causes));
@@ -79,12 +83,13 @@ pub fn compare(theirs: &[ServerResponse], ours: &[ServerResponse]) -> Option<Dif
     None
 }
 
-fn verdict(answer: &ServerResponse) -> String {
-    if answer.is_accepted() {
-        return format!("{}", answer.code);
+fn verdict(response: &ServerResponse) -> String {
+    if response.is_accepted() {
+        return format!("{}", response.code);
     }
-    let why = if answer.causes.is_empty() { mask_uids(&answer.message) } else { lines(&mask_causes(&answer.causes)) };
-    format!("{} {}: {why}", answer.code, answer.reason)
+    let why =
+        if response.causes.is_empty() { mask_uids(&response.message) } else { lines(&mask_causes(&response.causes)) };
+    format!("{} {}: {why}", response.code, response.reason)
 }
 
 fn lines(causes: &[ResponseCause]) -> String {
@@ -100,8 +105,8 @@ fn mask_causes(causes: &[ResponseCause]) -> Vec<ResponseCause> {
     causes.iter().map(mask).collect()
 }
 
-/// The message with every object in it as JSON in order of name and without nulls. A cause repeats the refused value as
-/// the server's own types write it: the same value is the same, whatever the order of its members.
+/// The message with every object in it as JSON with sorted keys and without nulls. A cause repeats the refused value as
+/// the server's own types serialize it; the order of members does not count.
 fn sorted_values(message: &str) -> String {
     let (mut text, mut rest) = (String::new(), message);
     while let Some(at) = rest.find(" value: ") {
@@ -119,8 +124,8 @@ fn sorted_values(message: &str) -> String {
     text + rest
 }
 
-/// Leaves the refused value out of both causes where Kubernetes writes it as its own Go type, with that type's names and
-/// every field that is not set: that is no form of the API. Field, reason and the words after the value still count.
+/// Removes the refused value from both causes where Kubernetes prints it as its Go type, with Go names and every unset
+/// field: that is not a form of the API. Field, reason and the text after the value still count.
 fn strip_go_dumps(theirs: &mut [ResponseCause], ours: &mut [ResponseCause]) {
     for cause in theirs {
         let Some((dumped, words)) = split_value(&cause.message) else { continue };
@@ -148,7 +153,7 @@ fn strip_diff(message: &str) -> &str {
     message.split_once('\n').filter(|_| is_followed_by_diff).map_or(message, |(words, _)| words)
 }
 
-/// The object or list that a message repeats, and the words after it.
+/// The object or list that a message repeats, and the text after it.
 fn split_value(message: &str) -> Option<(Value, String)> {
     let tail = message.strip_prefix("Invalid value: ").filter(|tail| tail.starts_with(['{', '[']))?;
     let mut values = serde_json::Deserializer::from_str(tail).into_iter::<Value>();
@@ -156,7 +161,7 @@ fn split_value(message: &str) -> Option<(Value, String)> {
     Some((value, tail[values.byte_offset()..].to_owned()))
 }
 
-/// Whether a field is named as Go names it. No field of the API begins with a capital.
+/// Whether a field has a Go name. No field of the API begins with a capital.
 fn has_go_field_names(value: &Value) -> bool {
     let begins_large = |name: &String| name.starts_with(|first: char| first.is_ascii_uppercase());
     let fields = if let Value::Array(items) = value { items.first() } else { Some(value) };
@@ -166,15 +171,15 @@ fn has_go_field_names(value: &Value) -> bool {
 pub fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(members) => {
-            let kept = members.into_iter().filter(|(_, member)| !member.is_null());
-            Value::Object(kept.map(|(name, member)| (name, without_nulls(member))).collect())
+            let members = members.into_iter().filter(|(_, member)| !member.is_null());
+            Value::Object(members.map(|(name, member)| (name, without_nulls(member))).collect())
         }
         Value::Array(items) => items.into_iter().map(without_nulls).collect(),
         other => other,
     }
 }
 
-/// Those of `all` that are not in `others`, each as often as it is there.
+/// The elements of `all` that are not in `others`; duplicates count.
 fn subtract(all: &[ResponseCause], others: &[ResponseCause]) -> Vec<ResponseCause> {
     let mut others = others.to_vec();
     let mut rest = Vec::new();
@@ -187,7 +192,7 @@ fn subtract(all: &[ResponseCause], others: &[ResponseCause]) -> Vec<ResponseCaus
     rest
 }
 
-/// An object without what each server chooses for itself.
+/// An object without the fields that each server sets itself.
 fn strip_server_fields(object: &Value) -> Value {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let prefix = object["metadata"]["generateName"].as_str().unwrap_or_default();
@@ -198,7 +203,7 @@ fn strip_server_fields(object: &Value) -> Value {
     let mut object: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     let created = object["metadata"]["creationTimestamp"].clone();
     for condition in object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
-        // A condition that the pod is born with has the server's own time.
+        // A condition that a new pod has contains the server's own time.
         if condition["lastTransitionTime"] == created {
             condition["lastTransitionTime"] = "CREATED".into();
         }
@@ -211,7 +216,7 @@ fn strip_server_fields(object: &Value) -> Value {
     object
 }
 
-/// The text without uids that a server drew. Those of the corpus begin alike and stay.
+/// The text without generated uids. The uids of the corpus have a common prefix and stay.
 pub fn mask_uids(text: &str) -> String {
     let is_uid = |word: &[u8]| {
         word.len() == 36
@@ -222,22 +227,22 @@ pub fn mask_uids(text: &str) -> String {
             })
     };
     let bytes = text.as_bytes();
-    let (mut masked, mut kept_from, mut at) = (String::new(), 0, 0);
+    let (mut masked, mut copied_to, mut at) = (String::new(), 0, 0);
     while at + 36 <= bytes.len() {
         if is_uid(&bytes[at..at + 36]) {
-            masked.push_str(&text[kept_from..at]);
+            masked.push_str(&text[copied_to..at]);
             masked.push_str("UID");
             at += 36;
-            kept_from = at;
+            copied_to = at;
         } else {
             at += 1;
         }
     }
-    masked.push_str(&text[kept_from..]);
+    masked.push_str(&text[copied_to..]);
     masked
 }
 
-/// Where two documents differ: the path and what stands there, on either side.
+/// Where two documents differ: the path and the values of both sides.
 pub fn collect_differences(
     path: &str,
     a: Option<&Value>,
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_difference_is_told() {
+    fn every_kind_of_difference_is_found() {
         let what = |a: &[ServerResponse], b: &[ServerResponse]| compare(a, b).map(|difference| difference.kind);
         assert_eq!(what(&refused(&["a", "b"]), &refused(&["a", "b"])), None);
         assert_eq!(
@@ -300,7 +305,7 @@ mod tests {
         assert_eq!(what(&refused(&["a"]), &accepted(json!({}))), Some(DifferenceKind::Verdict));
         let object =
             |uid: &str, spec: i32| accepted(json!({"metadata": {"uid": uid, "resourceVersion": uid}, "spec": spec}));
-        assert_eq!(what(&object("u", 1), &object("v", 1)), None, "each server draws its own uid");
+        assert_eq!(what(&object("u", 1), &object("v", 1)), None, "each server generates its own uid");
         let difference = compare(&object("u", 1), &object("v", 2)).unwrap();
         assert_eq!(
             (difference.kind, &*difference.theirs, &*difference.ours),
@@ -309,19 +314,19 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_the_same_whatever_the_order_of_its_members() {
+    fn the_order_of_members_does_not_count() {
         let theirs = r#"Duplicate value: {"name":"a","key":{"z":1,"y":null}}: no"#;
         assert_eq!(sorted_values(theirs), r#"Duplicate value: {"key":{"z":1},"name":"a"}: no"#);
-        assert_eq!(sorted_values("Invalid value: [{\"a\":"), "Invalid value: [{\"a\":", "what is no JSON stays");
+        assert_eq!(sorted_values("Invalid value: [{\"a\":"), "Invalid value: [{\"a\":", "text that is not JSON stays");
     }
 
     #[test]
-    fn a_value_in_the_names_of_go_does_not_count_but_the_words_do() {
-        let answer = |message: &str| {
+    fn a_value_with_go_names_does_not_count_but_the_text_does() {
+        let response = |message: &str| {
             let cause = ResponseCause { field: "f".to_owned(), reason: "r".to_owned(), message: message.to_owned() };
             vec![ServerResponse { code: 422, causes: vec![cause], ..ServerResponse::default() }]
         };
-        let differ = |theirs: &str, ours: &str| compare(&answer(theirs), &answer(ours)).is_some();
+        let differ = |theirs: &str, ours: &str| compare(&response(theirs), &response(ours)).is_some();
         let theirs = r#"Invalid value: {"Rules":[{"Action":""}]}: no"#;
         assert!(!differ(theirs, r#"Invalid value: {"rules":[]}: no"#));
         assert!(differ(theirs, r#"Invalid value: {"rules":[]}: never"#));
@@ -334,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawn_uid_is_masked_wherever_it_stands() {
+    fn a_generated_uid_is_masked_everywhere() {
         let text = "a 01234567-89ab-4cde-8f01-23456789abcd ü 11111111-2222-4333-8444-555555555555";
         assert_eq!(mask_uids(text), "a UID ü 11111111-2222-4333-8444-555555555555");
     }

@@ -1,4 +1,4 @@
-//! Objects that a server accepts, from tests/kube/corpus: what the mutations start from.
+//! Valid objects from tests/kube/corpus, to which mutations are applied.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::document_path::DocumentPath;
 use super::kinds::ComparedKind;
 
-/// One object, and what its status may become one after another.
+/// One object, and the statuses that it may have one after another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorpusObject {
@@ -22,7 +22,7 @@ pub struct CorpusObject {
 }
 
 impl CorpusObject {
-    /// What the file calls it; each case gives it another name.
+    /// The name in the file; each case has another name.
     pub fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }
@@ -65,7 +65,7 @@ pub fn open(root: &Path, resource: &ApiResource) -> anyhow::Result<Option<Corpus
     Ok(Some(serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?))
 }
 
-/// The objects of a kind, in the version asked for.
+/// The objects of a kind, in the requested version.
 pub fn read(root: &Path, kind: &ComparedKind) -> anyhow::Result<Vec<CorpusObject>> {
     let path = file_of(root, kind.resource);
     let mut bases = open(root, kind.resource)?.with_context(|| path.display().to_string())?.objects;
@@ -80,10 +80,10 @@ pub fn read(root: &Path, kind: &ComparedKind) -> anyhow::Result<Vec<CorpusObject
     Ok(bases)
 }
 
-/// Every value that stands in a field somewhere in the corpus, by the field.
+/// Every value of each field in the corpus.
 pub type ValuePool = BTreeMap<String, Vec<Value>>;
 
-/// Gathers the values: one object's is a sensible change to another.
+/// Collects the values: a value of one object is a plausible change of another.
 pub fn collect_values(shape: ValueType, bases: &[CorpusObject]) -> ValuePool {
     let mut pool = ValuePool::new();
     for base in bases {
@@ -99,8 +99,8 @@ pub fn collect_values(shape: ValueType, bases: &[CorpusObject]) -> ValuePool {
     pool
 }
 
-fn gather(place: &DocumentPath, shape: ValueType, value: &Value, pool: &mut ValuePool) {
-    let values = pool.entry(place.field()).or_default();
+fn gather(path: &DocumentPath, shape: ValueType, value: &Value, pool: &mut ValuePool) {
+    let values = pool.entry(path.field()).or_default();
     if !values.contains(value) {
         values.push(value.clone());
     }
@@ -108,13 +108,13 @@ fn gather(place: &DocumentPath, shape: ValueType, value: &Value, pool: &mut Valu
         (ValueType::Object(number), Value::Object(members)) => {
             for field in &table().object(number).fields {
                 if let Some(member) = members.get(&*field.name) {
-                    gather(&place.key(&field.name), field.value_type, member, pool);
+                    gather(&path.key(&field.name), field.value_type, member, pool);
                 }
             }
         }
         (ValueType::List(number), Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
-                gather(&place.index(index), table().element_type(number), item, pool);
+                gather(&path.index(index), table().element_type(number), item, pool);
             }
         }
         _ => {}

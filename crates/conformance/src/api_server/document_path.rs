@@ -1,8 +1,8 @@
-//! Where something stands in a document, and how it is changed there.
+//! Paths in a document, and changes at them.
 
 use serde_json::Value;
 
-/// A way from the root of a document to a value.
+/// A path from the root of a document to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentPath(Vec<DocumentPathSegment>);
 
@@ -12,7 +12,7 @@ enum DocumentPathSegment {
     Index(usize),
 }
 
-/// Stands behind a member's name when it is written a second time; [`render`] takes it off.
+/// Appended to a member's name to write it a second time; [`render`] removes it.
 const DUPLICATE_SUFFIX: &str = "~again";
 
 impl DocumentPath {
@@ -21,17 +21,17 @@ impl DocumentPath {
         DocumentPath::default()
     }
 
-    /// A member of the object that stands here.
+    /// A member of the object at this path.
     pub fn key(&self, name: &str) -> DocumentPath {
         self.join(DocumentPathSegment::Key(name.to_owned()))
     }
 
-    /// The same member once more, as no parsed document can have it.
+    /// The same member again, which no parsed document can have.
     pub fn duplicate_key(&self, name: &str) -> DocumentPath {
         self.join(DocumentPathSegment::Key(format!("{name}{DUPLICATE_SUFFIX}")))
     }
 
-    /// An item of the list that stands here.
+    /// An item of the list at this path.
     pub fn index(&self, index: usize) -> DocumentPath {
         self.join(DocumentPathSegment::Index(index))
     }
@@ -42,7 +42,7 @@ impl DocumentPath {
         DocumentPath(steps)
     }
 
-    /// The field, whichever item it is in: `spec.podGroupTemplates[].name`.
+    /// The field, for any item: `spec.podGroupTemplates[].name`.
     pub fn field(&self) -> String {
         let mut text = String::new();
         for step in &self.0 {
@@ -58,14 +58,14 @@ impl DocumentPath {
         text
     }
 
-    /// Puts `value` here; `None` takes away what is there. What the way leads through is made where it is missing.
+    /// Sets the value at this path; `None` removes it. Missing objects on the path are created.
     pub fn set(&self, document: &mut Value, value: Option<Value>) {
-        let Some((last, way)) = self.0.split_last() else {
+        let Some((last, parents)) = self.0.split_last() else {
             *document = value.unwrap_or(Value::Null);
             return;
         };
         let mut at = document;
-        for step in way {
+        for step in parents {
             at = match step {
                 DocumentPathSegment::Key(name) => {
                     if !at.is_object() {
@@ -103,7 +103,7 @@ impl DocumentPath {
     }
 }
 
-/// The document as bytes, with the members that stand there twice.
+/// The document as bytes, with duplicate members.
 pub fn render(document: &Value) -> Vec<u8> {
     let text = document.to_string();
     if text.contains(DUPLICATE_SUFFIX) { text.replace(DUPLICATE_SUFFIX, "").into_bytes() } else { text.into_bytes() }
@@ -117,7 +117,7 @@ mod tests {
     use super::{DocumentPath, render};
 
     #[test]
-    fn a_value_is_put_where_the_place_says() {
+    fn a_value_is_set_at_its_path() {
         let mut document = json!({"spec": {"items": [{"name": "a"}, {"name": "b"}]}});
         let second = DocumentPath::root().key("spec").key("items").index(1).key("name");
         assert_eq!(second.field(), "spec.items[].name");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_can_stand_there_twice() {
+    fn a_member_can_be_duplicated() {
         let mut document = json!({"a": 1});
         DocumentPath::root().duplicate_key("a").set(&mut document, Some(json!(2)));
         assert_eq!(String::from_utf8(render(&document)).unwrap(), r#"{"a":1,"a":2}"#);

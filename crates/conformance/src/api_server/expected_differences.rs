@@ -1,4 +1,4 @@
-//! Differences that are wanted, each with its reason: tests/kube/expected-differences.yaml.
+//! Differences that do not count, each with its reason: tests/kube/expected-differences.yaml.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::cases::ApiCase;
 use super::compare::Difference;
 
-/// A difference that does not count. Every condition that is given must hold.
+/// A difference that does not count. All given conditions must match.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExpectedDifference {
@@ -21,19 +21,19 @@ pub struct ExpectedDifference {
     pub verbs: Vec<String>,
     /// Classes of mutations; none means all.
     pub classes: Vec<String>,
-    /// Fields; `*` stands for anything. None means all.
+    /// Fields; `*` matches anything. None means all.
     pub fields: Vec<String>,
     /// `verdict`, `causes`, `result`, …; none means all.
     pub what: Vec<String>,
-    /// Stands in what Kubernetes said.
+    /// Contained in the text of Kubernetes.
     pub theirs: Option<String>,
-    /// Stands in what we said.
+    /// Contained in our text.
     pub ours: Option<String>,
-    /// Why we do otherwise.
+    /// Why our server differs.
     pub reason: String,
 }
 
-/// Reads the file. Rows are in its order.
+/// Reads the file. Rows keep its order.
 pub fn read(root: &Path) -> anyhow::Result<Vec<ExpectedDifference>> {
     let path = root.join("tests/kube/expected-differences.yaml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -44,7 +44,7 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<ExpectedDifference>> {
     Ok(rows)
 }
 
-/// The row that wants this difference.
+/// The row that covers this difference.
 pub fn find<'a>(
     rows: &'a [ExpectedDifference],
     case: &ApiCase,
@@ -67,7 +67,7 @@ impl ExpectedDifference {
     }
 }
 
-/// Whether `text` is `pattern`, whose stars stand for anything.
+/// Whether `text` matches `pattern`, in which `*` matches anything.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -77,7 +77,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// What no answer is compared by, and why.
+/// Values that are never compared, and why.
 const NOT_COMPARED: [(&str, &str); 5] = [
     (
         "values printed as Go structs",
@@ -107,7 +107,7 @@ const NOT_COMPARED: [(&str, &str); 5] = [
     ),
 ];
 
-/// The rows for people, as docs/conformance.md has them; empty without rows.
+/// The rows as Markdown for docs/conformance.md; empty without rows.
 pub fn render(rows: &[ExpectedDifference]) -> anyhow::Result<String> {
     let mut text = String::new();
     if rows.is_empty() {
@@ -134,7 +134,7 @@ mod tests {
     use super::{ExpectedDifference, matches, render};
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_anything() {
         for (pattern, text, want) in [
             ("spec.a", "spec.a", true),
             ("spec.a", "spec.ab", false),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_reaches_the_document() {
+    fn every_row_is_in_the_document() {
         let row = ExpectedDifference { id: "x".to_owned(), reason: "a|b".to_owned(), ..ExpectedDifference::default() };
         assert!(render(&[row]).unwrap().ends_with("| x | every kind | a\\|b |\n"));
         assert_eq!(render(&[]).unwrap(), "");

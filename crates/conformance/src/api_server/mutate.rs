@@ -1,4 +1,4 @@
-//! Everything that can be done to a document, field by field, as the schema file describes it.
+//! Changes of a document, field by field, as the schema file describes it.
 
 use api::schema::{FieldSchema, ObjectSchema, ValueType, table};
 use serde_json::{Map, Value, json};
@@ -9,16 +9,16 @@ use super::document_path::DocumentPath;
 /// One change to a document.
 #[derive(Clone, Debug)]
 pub struct Mutation {
-    /// What kind of change: `missing`, `too long`, …
+    /// The class of change: `missing`, `too long`, …
     pub class: &'static str,
-    /// The field, whichever item it is in.
+    /// The field, for any item.
     pub field: String,
-    /// What is put where.
+    /// The new values by path.
     pub edits: Vec<(DocumentPath, Option<Value>)>,
 }
 
-/// Fields that are not asked about, wherever they stand: what server-side apply keeps, and the parts of a pod that batch
-/// work does not meet (volumes of long-gone vendors, containers that people add to debug, another system's options).
+/// Fields that are never changed, wherever they occur: the fields of server-side apply, and fields of pods that batch
+/// workloads do not use (volumes of discontinued vendors, ephemeral containers, options of another operating system).
 const SKIPPED_FIELDS: &[&str] = &[
     "managedFields",
     "ephemeralContainers",
@@ -44,15 +44,15 @@ const SKIPPED_FIELDS: &[&str] = &[
     "vsphereVolume",
 ];
 
-/// Past this many items of a list the rest is more of the same.
+/// At most this many items of a list are changed.
 const MAX_ITEMS: usize = 2;
-/// Values of other objects that are tried in one field.
+/// The maximum number of values of other objects that are tried in one field.
 const MAX_POOL_VALUES: usize = 4;
 
-/// Every mutation of the part of `document` that stands at `place`.
-pub fn mutations(place: &DocumentPath, shape: ValueType, document: &Value, pool: &ValuePool) -> Vec<Mutation> {
+/// Every mutation of the part of `document` at `path`.
+pub fn mutations(path: &DocumentPath, shape: ValueType, document: &Value, pool: &ValuePool) -> Vec<Mutation> {
     let mut all = MutationCollector { pool, mutations: Vec::new() };
-    all.walk(place, shape, document);
+    all.walk(path, shape, document);
     all.mutations
 }
 
@@ -62,45 +62,44 @@ struct MutationCollector<'a> {
 }
 
 impl MutationCollector<'_> {
-    fn push(&mut self, class: &'static str, place: &DocumentPath, value: Option<Value>) {
-        self.mutations.push(Mutation { class, field: place.field(), edits: vec![(place.clone(), value)] });
+    fn push(&mut self, class: &'static str, path: &DocumentPath, value: Option<Value>) {
+        self.mutations.push(Mutation { class, field: path.field(), edits: vec![(path.clone(), value)] });
     }
 
-    fn push_all(&mut self, class: &'static str, place: &DocumentPath, values: impl IntoIterator<Item = Value>) {
-        values.into_iter().for_each(|value| self.push(class, place, Some(value)));
+    fn push_all(&mut self, class: &'static str, path: &DocumentPath, values: impl IntoIterator<Item = Value>) {
+        values.into_iter().for_each(|value| self.push(class, path, Some(value)));
     }
 
-    fn walk(&mut self, place: &DocumentPath, shape: ValueType, value: &Value) {
+    fn walk(&mut self, path: &DocumentPath, shape: ValueType, value: &Value) {
         match (shape, value) {
-            (ValueType::Object(number), Value::Object(members)) => self.object(place, table().object(number), members),
-            (ValueType::List(number), Value::Array(items)) => self.list(place, table().element_type(number), items),
-            (ValueType::Map(number), Value::Object(members)) => self.map(place, table().element_type(number), members),
-            _ => self.scalar(place, shape, value),
+            (ValueType::Object(number), Value::Object(members)) => self.object(path, table().object(number), members),
+            (ValueType::List(number), Value::Array(items)) => self.list(path, table().element_type(number), items),
+            (ValueType::Map(number), Value::Object(members)) => self.map(path, table().element_type(number), members),
+            _ => self.scalar(path, shape, value),
         }
-        if *place != DocumentPath::root() {
-            self.push_all("wrong type", place, wrong_types(shape));
+        if *path != DocumentPath::root() {
+            self.push_all("wrong type", path, wrong_types(shape));
         }
     }
 
-    fn object(&mut self, place: &DocumentPath, of: &ObjectSchema, members: &Map<String, Value>) {
-        self.push("unknown field", &place.key("strangeField"), Some(json!("x")));
+    fn object(&mut self, path: &DocumentPath, of: &ObjectSchema, members: &Map<String, Value>) {
+        self.push("unknown field", &path.key("strangeField"), Some(json!("x")));
         if let Some((name, member)) = members.iter().find(|(_, member)| !member.is_object() && !member.is_array()) {
-            self.push("duplicate field", &place.duplicate_key(name), Some(member.clone()));
+            self.push("duplicate field", &path.duplicate_key(name), Some(member.clone()));
         }
-        if *place != DocumentPath::root() {
-            self.push("empty", place, Some(json!({})));
+        if *path != DocumentPath::root() {
+            self.push("empty", path, Some(json!({})));
         }
         let fields: Vec<&FieldSchema> =
             of.fields.iter().filter(|field| !SKIPPED_FIELDS.contains(&&*field.name)).collect();
-        // A union that has every member: what stands there, and an example of the rest.
+        // A union with all members: those that are set, and an example of each other one.
         let absent: Vec<&&FieldSchema> = fields.iter().filter(|field| !members.contains_key(&*field.name)).collect();
         if !absent.is_empty() && fields.len() <= 4 {
-            let edits =
-                absent.iter().map(|field| (place.key(&field.name), Some(sample(field.value_type, 2)))).collect();
-            self.mutations.push(Mutation { class: "union both", field: place.field(), edits });
+            let edits = absent.iter().map(|field| (path.key(&field.name), Some(sample(field.value_type, 2)))).collect();
+            self.mutations.push(Mutation { class: "union both", field: path.field(), edits });
         }
         for field in fields {
-            let inner = place.key(&field.name);
+            let inner = path.key(&field.name);
             match members.get(&*field.name) {
                 Some(member) => {
                     self.push("missing", &inner, None);
@@ -116,38 +115,38 @@ impl MutationCollector<'_> {
         }
     }
 
-    /// What other objects of the corpus have here.
-    fn substitute_from_pool(&mut self, place: &DocumentPath, own: &Value) {
-        let values = self.pool.get(&place.field()).map(Vec::as_slice).unwrap_or_default();
+    /// Values of other objects of the corpus at this path.
+    fn substitute_from_pool(&mut self, path: &DocumentPath, own: &Value) {
+        let values = self.pool.get(&path.field()).map(Vec::as_slice).unwrap_or_default();
         let others: Vec<Value> = values.iter().filter(|value| *value != own).take(MAX_POOL_VALUES).cloned().collect();
-        self.push_all("other value", place, others);
+        self.push_all("other value", path, others);
     }
 
-    fn list(&mut self, place: &DocumentPath, item: ValueType, items: &[Value]) {
-        self.push("empty", place, Some(json!([])));
+    fn list(&mut self, path: &DocumentPath, item: ValueType, items: &[Value]) {
+        self.push("empty", path, Some(json!([])));
         if let Some(first) = items.first() {
             let with = |more: Vec<Value>| Value::Array(items.iter().cloned().chain(more).collect());
-            self.push("duplicate key", place, Some(with(vec![first.clone()])));
+            self.push("duplicate key", path, Some(with(vec![first.clone()])));
             for count in [2, 5, 9, 21] {
                 let more = (items.len()..count).map(|number| with_other_key(first, number)).collect();
-                self.push("over the limit", place, Some(with(more)));
+                self.push("over the limit", path, Some(with(more)));
             }
-            self.push("wrong type", &place.index(0), Some(Value::Null));
+            self.push("wrong type", &path.index(0), Some(Value::Null));
         }
         if items.len() > 1 {
             let mut reversed = items.to_vec();
             reversed.reverse();
-            self.push("other order", place, Some(reversed.into()));
+            self.push("other order", path, Some(reversed.into()));
         }
-        self.push_all("added", place, [Value::Array(items.iter().cloned().chain([sample(item, 2)]).collect())]);
+        self.push_all("added", path, [Value::Array(items.iter().cloned().chain([sample(item, 2)]).collect())]);
         for (index, value) in items.iter().enumerate().take(MAX_ITEMS) {
-            self.push("missing", &place.index(index), None);
-            self.walk(&place.index(index), item, value);
+            self.push("missing", &path.index(index), None);
+            self.walk(&path.index(index), item, value);
         }
     }
 
-    fn map(&mut self, place: &DocumentPath, inner: ValueType, members: &Map<String, Value>) {
-        self.push("empty", place, Some(json!({})));
+    fn map(&mut self, path: &DocumentPath, inner: ValueType, members: &Map<String, Value>) {
+        self.push("empty", path, Some(json!({})));
         for (class, key) in [
             ("added", "example.com/added".to_owned()),
             ("bad format", "-Not a key!".to_owned()),
@@ -159,36 +158,36 @@ impl MutationCollector<'_> {
             let value = members.values().next().cloned().unwrap_or_else(|| sample(inner, 1));
             self.mutations.push(Mutation {
                 class,
-                field: format!("{}{{}}", place.field()),
-                edits: vec![(place.key(&key), Some(value))],
+                field: format!("{}{{}}", path.field()),
+                edits: vec![(path.key(&key), Some(value))],
             });
         }
         if let Some((name, _)) = members.iter().next() {
-            let inner_place = place.key(name);
-            let field = format!("{}{{}}", place.field());
+            let inner_path = path.key(name);
+            let field = format!("{}{{}}", path.field());
             self.mutations.push(Mutation {
                 class: "missing",
                 field: field.clone(),
-                edits: vec![(inner_place.clone(), None)],
+                edits: vec![(inner_path.clone(), None)],
             });
             let mut values: Vec<(&'static str, Value)> =
                 wrong_types(inner).into_iter().map(|v| ("wrong type", v)).collect();
             values.extend(scalar_replacements(inner, &members[name]));
             for (class, value) in values {
-                let edits = vec![(inner_place.clone(), Some(value))];
+                let edits = vec![(inner_path.clone(), Some(value))];
                 self.mutations.push(Mutation { class, field: field.clone(), edits });
             }
         }
     }
 
-    fn scalar(&mut self, place: &DocumentPath, shape: ValueType, value: &Value) {
+    fn scalar(&mut self, path: &DocumentPath, shape: ValueType, value: &Value) {
         for (class, value) in scalar_replacements(shape, value) {
-            self.push(class, place, Some(value));
+            self.push(class, path, Some(value));
         }
     }
 }
 
-/// What a scalar of this shape may be replaced by.
+/// Replacements of a scalar of this type.
 fn scalar_replacements(shape: ValueType, own: &Value) -> Vec<(&'static str, Value)> {
     let mut all: Vec<(&'static str, Value)> = Vec::new();
     match shape {
@@ -245,7 +244,7 @@ fn wrong_types(shape: ValueType) -> Vec<Value> {
     }
 }
 
-/// What a field that is not there may become.
+/// Values of a field that is not set.
 fn additions(shape: ValueType) -> Vec<Value> {
     match shape {
         ValueType::Text => vec![json!("sample"), json!(""), json!("Bad_Format!"), json!("a".repeat(64))],
@@ -270,7 +269,7 @@ fn additions(shape: ValueType) -> Vec<Value> {
     }
 }
 
-/// An example of a shape: what must be there and a little more, to this depth.
+/// An example of a type: the required fields and a few more, to this depth.
 fn sample(shape: ValueType, depth: usize) -> Value {
     match shape {
         ValueType::Text => json!("sample"),
@@ -305,7 +304,7 @@ fn sample(shape: ValueType, depth: usize) -> Value {
     }
 }
 
-/// A copy of a list's item that has another key.
+/// A copy of a list's item with another key.
 fn with_other_key(item: &Value, number: usize) -> Value {
     let mut item = item.clone();
     match &mut item {

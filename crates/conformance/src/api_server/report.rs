@@ -1,4 +1,4 @@
-//! What came of the questions: a table for people, every difference in groups, and whether it is enough.
+//! The results: a table, every difference in groups, and whether the run passes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,18 +11,18 @@ use super::expected_differences::ExpectedDifference;
 use super::kinds::ComparedKind;
 use super::requests::ServerResponse;
 
-/// How many of 100 refusals must name the same causes and acceptances have the same result. Pods are free of it.
+/// How many of 100 refusals must have the same causes and accepted writes the same result. Pods are exempt.
 const MIN_SAME_CAUSES_PERCENT: f64 = 99.5;
-/// Examples that a group of differences shows.
+/// The maximum number of examples for a group of differences.
 const MAX_EXAMPLES: usize = 8;
 
-/// A case and what became of it.
+/// A case and its result.
 pub struct ComparedCase<'a> {
     pub case: ApiCase,
     pub theirs: Vec<ServerResponse>,
     pub ours: Vec<ServerResponse>,
     pub difference: Option<Difference>,
-    /// The row that wants the difference.
+    /// The row that covers the difference.
     pub expected: Option<&'a ExpectedDifference>,
 }
 
@@ -34,32 +34,32 @@ pub struct KindSummary {
     expected: usize,
     accepted: usize,
     differing: BTreeMap<DifferenceKind, usize>,
-    /// Why no case was asked.
+    /// Why no case was sent.
     skip_reason: Option<String>,
 }
 
 impl KindSummary {
-    /// Counts the answers to a kind's cases.
-    pub fn summarize(kind: ComparedKind, fields: usize, asked: &[ComparedCase<'_>]) -> KindSummary {
+    /// Counts the results of a kind's cases.
+    pub fn summarize(kind: ComparedKind, fields: usize, compared: &[ComparedCase<'_>]) -> KindSummary {
         let mut differing = BTreeMap::new();
-        for asked in asked.iter().filter(|asked| asked.expected.is_none()) {
-            if let Some(difference) = &asked.difference {
+        for compared in compared.iter().filter(|compared| compared.expected.is_none()) {
+            if let Some(difference) = &compared.difference {
                 *differing.entry(difference.kind).or_default() += 1;
             }
         }
-        let accepted = |asked: &&ComparedCase<'_>| asked.theirs.last().is_some_and(ServerResponse::is_accepted);
+        let accepted = |compared: &&ComparedCase<'_>| compared.theirs.last().is_some_and(ServerResponse::is_accepted);
         KindSummary {
             kind,
-            cases: asked.len(),
+            cases: compared.len(),
             fields,
-            expected: asked.iter().filter(|asked| asked.expected.is_some()).count(),
-            accepted: asked.iter().filter(accepted).count(),
+            expected: compared.iter().filter(|compared| compared.expected.is_some()).count(),
+            accepted: compared.iter().filter(accepted).count(),
             differing,
             skip_reason: None,
         }
     }
 
-    /// A kind that was not asked about.
+    /// A kind that was not compared.
     pub fn skipped(kind: ComparedKind, cases: usize, why: String) -> KindSummary {
         let differing = BTreeMap::new();
         KindSummary { kind, cases, fields: 0, expected: 0, accepted: 0, differing, skip_reason: Some(why) }
@@ -79,7 +79,7 @@ impl KindSummary {
         self.percent_without(&[DifferenceKind::Verdict, DifferenceKind::Causes, DifferenceKind::Result])
     }
 
-    /// What keeps the kind from passing.
+    /// Why the kind does not pass.
     fn shortfall(&self) -> Option<String> {
         let title = self.kind.title();
         if let Some(why) = &self.skip_reason {
@@ -100,7 +100,7 @@ impl KindSummary {
     }
 }
 
-/// The table, a line for each kind.
+/// The table, with a line for each kind.
 pub fn table(rows: &[KindSummary]) -> String {
     let mut text = format!(
         "{:<26} {:>6} {:>7} {:>9} {:>7} {:>9} {:>9} {:>9} {:>9}\n",
@@ -128,18 +128,18 @@ pub fn table(rows: &[KindSummary]) -> String {
     text
 }
 
-/// What keeps the run from passing; empty when it passes.
+/// Why the run does not pass; empty when it passes.
 pub fn shortfalls(rows: &[KindSummary]) -> Vec<String> {
     rows.iter().filter_map(KindSummary::shortfall).collect()
 }
 
-/// Every difference, alike ones together, those that count most and come most often first.
-pub fn differences(asked: &[ComparedCase<'_>]) -> String {
+/// Every difference, grouped; the most important and most frequent groups first.
+pub fn differences(compared: &[ComparedCase<'_>]) -> String {
     let mut groups: BTreeMap<(DifferenceKind, &str, String, String), Vec<&ComparedCase<'_>>> = BTreeMap::new();
-    for asked in asked.iter().filter(|asked| asked.expected.is_none()) {
-        if let Some(difference) = &asked.difference {
-            let (theirs, ours) = mask_case(difference, &asked.case.name);
-            groups.entry((difference.kind, asked.case.kind.kind, theirs, ours)).or_default().push(asked);
+    for compared in compared.iter().filter(|compared| compared.expected.is_none()) {
+        if let Some(difference) = &compared.difference {
+            let (theirs, ours) = mask_case(difference, &compared.case.name);
+            groups.entry((difference.kind, compared.case.kind.kind, theirs, ours)).or_default().push(compared);
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
@@ -147,16 +147,16 @@ pub fn differences(asked: &[ComparedCase<'_>]) -> String {
     let mut text = String::new();
     for ((what, kind, theirs, ours), members) in groups {
         let _ = writeln!(text, "\n{} × {kind}, {}\n  theirs: {theirs}\n  ours:   {ours}", members.len(), what.as_str());
-        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut examples: BTreeMap<String, usize> = BTreeMap::new();
         for member in &members {
             let case = &member.case;
             let query = case.field_validation.query().replace("?fieldValidation=", " ");
-            let place = format!("{}{query} {} {}", case.verb.as_str(), case.mutation.class, case.mutation.field);
-            *places.entry(place).or_default() += 1;
+            let example = format!("{}{query} {} {}", case.verb.as_str(), case.mutation.class, case.mutation.field);
+            *examples.entry(example).or_default() += 1;
         }
         let shown: Vec<String> =
-            places.iter().take(MAX_EXAMPLES).map(|(place, count)| format!("{place} ({count})")).collect();
-        let more = places.len().saturating_sub(MAX_EXAMPLES);
+            examples.iter().take(MAX_EXAMPLES).map(|(example, count)| format!("{example} ({count})")).collect();
+        let more = examples.len().saturating_sub(MAX_EXAMPLES);
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let _ = writeln!(text, "  at:     {}{more}", shown.join(", "));
         if let Some(ComparedCase { case, difference: Some(difference), .. }) = members.first() {
@@ -172,51 +172,52 @@ pub fn differences(asked: &[ComparedCase<'_>]) -> String {
     text
 }
 
-/// How often each wanted difference was met.
-pub fn expected_counts(rows: &[ExpectedDifference], asked: &[ComparedCase<'_>]) -> String {
+/// How often each expected difference occurred.
+pub fn expected_counts(rows: &[ExpectedDifference], compared: &[ComparedCase<'_>]) -> String {
     let mut text = String::new();
     for row in rows {
-        let met = asked.iter().filter(|asked| asked.expected.is_some_and(|expected| expected.id == row.id)).count();
-        let _ = writeln!(text, "wanted: {} met {met} times ({})", row.id, row.reason);
+        let met =
+            compared.iter().filter(|compared| compared.expected.is_some_and(|expected| expected.id == row.id)).count();
+        let _ = writeln!(text, "expected: {} found {met} times ({})", row.id, row.reason);
     }
     text
 }
 
-/// The whole of a differing case, for tools.
-pub fn as_json(asked: &ComparedCase<'_>) -> Option<Value> {
-    let difference = asked.difference.as_ref()?;
-    let case = &asked.case;
-    let answers = |answers: &[ServerResponse]| -> Vec<Value> {
-        let causes = |answer: &ServerResponse| -> Vec<Value> {
+/// A differing case as JSON, for tools.
+pub fn as_json(compared: &ComparedCase<'_>) -> Option<Value> {
+    let difference = compared.difference.as_ref()?;
+    let case = &compared.case;
+    let responses = |responses: &[ServerResponse]| -> Vec<Value> {
+        let causes = |response: &ServerResponse| -> Vec<Value> {
             let cause = |cause: &super::requests::ResponseCause| json!([cause.field, cause.reason, cause.message]);
-            answer.causes.iter().map(cause).collect()
+            response.causes.iter().map(cause).collect()
         };
-        let answer = |answer: &ServerResponse| {
-            json!({"code": answer.code, "reason": answer.reason, "message": answer.message, "causes": causes(answer),
-                "object": answer.object, "warnings": answer.warnings})
+        let response = |response: &ServerResponse| {
+            json!({"code": response.code, "reason": response.reason, "message": response.message, "causes": causes(response),
+                "object": response.object, "warnings": response.warnings})
         };
-        answers.iter().map(answer).collect()
+        responses.iter().map(response).collect()
     };
     Some(json!({
         "kind": case.kind.title(), "name": case.name, "base": case.base.name(), "verb": case.verb.as_str(),
         "from": case.initial_status, "class": case.mutation.class, "field": case.mutation.field, "edits": edits(case),
         "query": case.field_validation.query(), "what": difference.kind.as_str(),
-        "expected": asked.expected.map(|row| &row.id),
+        "expected": compared.expected.map(|row| &row.id),
         "difference": {"theirs": difference.theirs, "ours": difference.ours},
-        "theirs": answers(&asked.theirs), "ours": answers(&asked.ours),
+        "theirs": responses(&compared.theirs), "ours": responses(&compared.ours),
     }))
 }
 
 fn edits(case: &ApiCase) -> String {
-    let edit = |(place, value): &(super::document_path::DocumentPath, Option<Value>)| match value {
-        Some(value) => format!("{} = {}", place.field(), truncate(&value.to_string())),
-        None => format!("{} removed", place.field()),
+    let edit = |(example, value): &(super::document_path::DocumentPath, Option<Value>)| match value {
+        Some(value) => format!("{} = {}", example.field(), truncate(&value.to_string())),
+        None => format!("{} removed", example.field()),
     };
     let before = case.initial_status.map_or(String::new(), |from| format!(" after status {from}"));
     format!("{}{before}", case.mutation.edits.iter().map(edit).collect::<Vec<_>>().join(", "))
 }
 
-/// Both sides without what differs between cases that differ alike.
+/// Both sides without the values that differ between similar cases.
 fn mask_case(difference: &Difference, name: &str) -> (String, String) {
     let gist = |text: &str| truncate(&shorten_paths(&mask_values(&text.replace(name, "NAME"))));
     let (theirs, ours) = (gist(&difference.theirs), gist(&difference.ours));
@@ -237,10 +238,10 @@ fn mask_values(text: &str) -> String {
     masked
 }
 
-/// After these a message repeats the refused value.
+/// Texts before a refused value in a message.
 const VALUES: [&str; 3] = ["Invalid value: ", "Unsupported value: ", "Duplicate value: "];
 
-/// Paths down to their last two names, whichever item: `spec.a[0].b[1].c` becomes `…b[].c`.
+/// Paths reduced to their last two names, for any item: `spec.a[0].b[1].c` becomes `…b[].c`.
 fn shorten_paths(text: &str) -> String {
     let cut = |word: &str| {
         let parts: Vec<&str> = word.split('.').collect();
@@ -275,10 +276,10 @@ fn value_length(text: &str) -> usize {
     text.len()
 }
 
-/// A text that fits a line or two.
+/// A text of at most two lines.
 fn truncate(text: &str) -> String {
-    const CHARS_MAX: usize = 700;
-    let mut text: String = match text.char_indices().nth(CHARS_MAX) {
+    const MAX_CHARS: usize = 700;
+    let mut text: String = match text.char_indices().nth(MAX_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     };
@@ -305,12 +306,12 @@ mod tests {
     }
 
     #[test]
-    fn the_same_field_of_another_item_is_told_alike() {
+    fn the_same_field_of_another_item_is_reported_alike() {
         assert_eq!(shorten_paths("spec.a[0].b[12].c[3]: no, e.g. spec.x"), "…b[].c[]: no, e.g. spec.x");
     }
 
     #[test]
-    fn a_long_run_is_told_by_its_length() {
+    fn a_long_run_is_shortened_to_its_length() {
         assert_eq!(truncate(&format!("x{}y", "a".repeat(64))), "xa×64y");
     }
 }

@@ -1,4 +1,4 @@
-//! Asks one server and reads its answer.
+//! Sends requests to one server and reads its responses.
 
 use ::kube::Client;
 use ::kube::client::Body;
@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 use super::cases::{ApiCase, WriteVerb};
 use super::document_path::render;
 
-/// What a server said to one write.
+/// The response to one write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerResponse {
     pub code: u16,
-    /// Why it was refused: `Invalid`, `Forbidden`, …; empty when it was not.
+    /// Why it was refused: `Invalid`, `Forbidden`, …; empty if it was accepted.
     pub reason: String,
     pub message: String,
     /// In the server's order.
     pub causes: Vec<ResponseCause>,
-    /// What it became, where it was accepted.
+    /// The resulting object, if it was accepted.
     pub object: Option<Value>,
     pub warnings: Vec<String>,
 }
 
-/// One field's fault.
+/// One field error.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResponseCause {
     pub field: String,
@@ -32,12 +32,12 @@ pub struct ResponseCause {
 }
 
 impl ServerResponse {
-    /// Whether the write was done.
+    /// Whether the write was accepted.
     pub fn is_accepted(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// The refusal of a nameless object without the end that this server drew for its name.
+    /// The refusal of an object without a name, without the suffix that the server generated.
     fn mask_generated_name(mut self, sent: &Value) -> ServerResponse {
         let prefix = sent["metadata"]["generateName"].as_str().unwrap_or_default();
         if prefix.is_empty() || sent["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty()) {
@@ -51,28 +51,28 @@ impl ServerResponse {
     }
 }
 
-/// What a server draws from when it completes a name, and how much of it.
+/// The alphabet and length of generated suffixes.
 const SUFFIX_ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
-/// The text with `DRAWN` for what was drawn behind `prefix`.
+/// The text with `DRAWN` for the generated suffix after `prefix`.
 fn mask_suffix(text: &str, prefix: &str) -> String {
     let (mut masked, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(prefix) {
         let (head, tail) = rest.split_at(at + prefix.len());
         masked.push_str(head);
-        let drawn =
+        let is_generated =
             tail.chars().take(SUFFIX_LENGTH).filter(|char| SUFFIX_ALPHABET.contains(*char)).count() == SUFFIX_LENGTH;
-        rest = if drawn { &tail[SUFFIX_LENGTH..] } else { tail };
-        masked.push_str(if drawn { "DRAWN" } else { "" });
+        rest = if is_generated { &tail[SUFFIX_LENGTH..] } else { tail };
+        masked.push_str(if is_generated { "DRAWN" } else { "" });
     }
     masked + rest
 }
 
-/// A cached list of PriorityClasses may be a moment behind the last deletion; so often is asked again.
+/// A cached list of PriorityClasses may be slightly behind the last delete; the request is repeated this often.
 const MAX_STALE_RETRIES: usize = 40;
 
-/// Takes the steps of a case. The last answer is the one to judge; fewer answers than steps mean that one was refused.
+/// Runs the steps of a case. The last response is compared. Fewer responses than steps mean that one was refused.
 pub async fn run_case(client: &Client, case: &ApiCase) -> anyhow::Result<Vec<ServerResponse>> {
     let collection = case.kind.path();
     let query = case.field_validation.query();
@@ -80,32 +80,32 @@ pub async fn run_case(client: &Client, case: &ApiCase) -> anyhow::Result<Vec<Ser
     object["metadata"]["name"] = case.name.clone().into();
     if case.verb == WriteVerb::Create {
         apply_mutation(&mut object, case);
-        let answer = send_with_retry(client, &format!("{collection}{query}"), &object, case).await?;
-        let answer = answer.mask_generated_name(&object);
-        let made = answer.object.as_ref().and_then(|object| object["metadata"]["name"].as_str().map(str::to_owned));
+        let response = send_with_retry(client, &format!("{collection}{query}"), &object, case).await?;
+        let response = response.mask_generated_name(&object);
+        let made = response.object.as_ref().and_then(|object| object["metadata"]["name"].as_str().map(str::to_owned));
         if let Some(name) = made {
             clean_up(client, case, &name).await?;
         }
-        return Ok(vec![answer]);
+        return Ok(vec![response]);
     }
-    let mut answers = vec![send_with_retry(client, &collection, &object, case).await?];
+    let mut responses = vec![send_with_retry(client, &collection, &object, case).await?];
     let path = format!("{collection}/{}", case.name);
-    if let (Some(from), Some(mut object)) = (case.initial_status, last_object(&answers)) {
+    if let (Some(from), Some(mut object)) = (case.initial_status, last_object(&responses)) {
         object["status"] = case.base.statuses[from].clone();
-        answers.push(send(client, Method::PUT, &format!("{path}/status"), render(&object)).await?);
+        responses.push(send(client, Method::PUT, &format!("{path}/status"), render(&object)).await?);
     }
-    if let Some(mut object) = last_object(&answers) {
+    if let Some(mut object) = last_object(&responses) {
         apply_mutation(&mut object, case);
         let target =
             if case.verb == WriteVerb::Status { format!("{path}/status{query}") } else { format!("{path}{query}") };
-        answers.push(send(client, Method::PUT, &target, render(&object)).await?);
+        responses.push(send(client, Method::PUT, &target, render(&object)).await?);
     }
     clean_up(client, case, &case.name).await?;
-    Ok(answers)
+    Ok(responses)
 }
 
-fn last_object(answers: &[ServerResponse]) -> Option<Value> {
-    answers.last().and_then(|answer| answer.object.clone())
+fn last_object(responses: &[ServerResponse]) -> Option<Value> {
+    responses.last().and_then(|response| response.object.clone())
 }
 
 fn apply_mutation(object: &mut Value, case: &ApiCase) {
@@ -120,18 +120,18 @@ async fn send_with_retry(
     object: &Value,
     case: &ApiCase,
 ) -> anyhow::Result<ServerResponse> {
-    let mut answer = send(client, Method::POST, path, render(object)).await?;
+    let mut response = send(client, Method::POST, path, render(object)).await?;
     for _ in 0..MAX_STALE_RETRIES {
-        if !case.kind.sequential || !answer.message.contains("is already marked as default") {
+        if !case.kind.sequential || !response.message.contains("is already marked as default") {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(25)).await;
-        answer = send(client, Method::POST, path, render(object)).await?;
+        response = send(client, Method::POST, path, render(object)).await?;
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// Objects of a namespace bear names of their own and may stay; what the whole cluster sees may not.
+/// Namespaced objects have unique names and may stay. Cluster-scoped ones are deleted.
 async fn clean_up(client: &Client, case: &ApiCase, name: &str) -> anyhow::Result<()> {
     if case.kind.sequential {
         send(client, Method::DELETE, &format!("{}/{name}", case.kind.path()), b"{}".to_vec()).await?;
@@ -139,13 +139,13 @@ async fn clean_up(client: &Client, case: &ApiCase, name: &str) -> anyhow::Result
     Ok(())
 }
 
-/// Sends one request. An answer of any code is an answer. A connection that breaks twice over the same request is one,
-/// too: a server that panics over an object says no more.
+/// Sends one request. A response of any code is a result. So is a connection that breaks twice at the same request: a
+/// server that panics sends nothing else.
 pub async fn send(client: &Client, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<ServerResponse> {
     send_accepting(client, method, path, body, "application/json").await
 }
 
-/// The same, for an answer in the form `accept`.
+/// The same, with an `Accept` header.
 pub async fn send_accepting(
     client: &Client,
     method: Method,
@@ -157,11 +157,11 @@ pub async fn send_accepting(
     loop {
         match send_once(client, method.clone(), path, body.clone(), accept).await {
             Err(error) if broken > 0 => {
-                let message = format!("the connection broke: {error:#}");
+                let message = format!("the connection was closed: {error:#}");
                 return Ok(ServerResponse { message, ..ServerResponse::default() });
             }
             Err(_) => broken += 1,
-            answer => return answer,
+            response => return response,
         }
     }
 }
@@ -209,7 +209,7 @@ mod tests {
     use super::mask_suffix;
 
     #[test]
-    fn the_end_that_a_server_drew_is_masked_and_no_other() {
+    fn only_a_generated_suffix_is_masked() {
         assert_eq!(
             mask_suffix("job \"Made_wc6xk\": \"Made_wc6xk\" no", "Made_"),
             "job \"Made_DRAWN\": \"Made_DRAWN\" no"

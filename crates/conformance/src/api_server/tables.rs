@@ -1,4 +1,4 @@
-//! Objects as both servers show them to people: columns, and what stands in them.
+//! Compares the tables of both servers: columns and cells.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,18 +16,18 @@ use super::kinds::ComparedKind;
 use super::requests;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-/// Cells that each server fills from its own clock. Other times of the corpus are years ago, so that a second more or less
-/// does not show.
+/// Cells that depend on the server's clock. Other times of the corpus are years ago, so that a second makes no
+/// difference.
 const CLOCK_COLUMNS: [&str; 1] = ["Age"];
 
-/// An object to be shown in one state after another.
+/// An object to print in several states.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TableObject {
     object: Value,
     #[serde(default)]
     statuses: Vec<Value>,
-    /// Whether it is shown on its way out.
+    /// Whether it is printed while it is being deleted.
     #[serde(default)]
     deleted: bool,
 }
@@ -40,7 +40,7 @@ pub struct TableComparison {
 }
 
 impl TableComparison {
-    /// What people read.
+    /// The report.
     pub fn text(&self) -> String {
         let mut text = format!("tables: {} rows, {} differ\n", self.rows, self.differences.len());
         for difference in &self.differences {
@@ -50,7 +50,7 @@ impl TableComparison {
     }
 }
 
-/// Shows every object of the corpus of `kinds`, in every state, by both servers.
+/// Prints every object of the corpus of `kinds`, in every state, with both servers.
 pub async fn compare(
     root: &Path,
     theirs: &Client,
@@ -62,22 +62,22 @@ pub async fn compare(
     let rows: Vec<TableObject> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
     let mut compared = TableComparison::default();
     for (place, kind) in kinds.iter().enumerate() {
-        let of_kind = |shown: &&TableObject| shown.object["kind"] == kind.kind;
+        let of_kind = |object_states: &&TableObject| object_states.object["kind"] == kind.kind;
         let bases = corpus::read(root, kind)?.into_iter();
         let bases = bases.map(|base| TableObject { object: base.object, statuses: base.statuses, deleted: false });
-        for (number, mut shown) in bases.chain(rows.iter().filter(of_kind).cloned()).enumerate() {
-            shown.object["apiVersion"] = kind.api_version().into();
-            // As it was made, then in each of its states.
-            for state in [None].into_iter().chain((0..shown.statuses.len()).map(Some)) {
+        for (number, mut object_states) in bases.chain(rows.iter().filter(of_kind).cloned()).enumerate() {
+            object_states.object["apiVersion"] = kind.api_version().into();
+            // As created, then in each of its states.
+            for state in [None].into_iter().chain((0..object_states.statuses.len()).map(Some)) {
                 let name = format!("row-{}{place}-{number}-{}", kind.plural, state.map_or(0, |state| state + 1));
                 let (a, b) = futures::future::try_join(
-                    fetch_table(theirs, kind, &shown, state, &name),
-                    fetch_table(ours, kind, &shown, state, &name),
+                    fetch_table(theirs, kind, &object_states, state, &name),
+                    fetch_table(ours, kind, &object_states, state, &name),
                 )
                 .await?;
                 compared.rows += 1;
                 compared.differences.extend(difference(&a, &b).map(|how| {
-                    let status = state.map_or(&Value::Null, |state| &shown.statuses[state]);
+                    let status = state.map_or(&Value::Null, |state| &object_states.statuses[state]);
                     format!("{} {name}, {status}\n{how}", kind.title())
                 }));
             }
@@ -86,26 +86,26 @@ pub async fn compare(
     Ok(compared)
 }
 
-/// The object's table, once it is made and has the status.
+/// The object's table after it is created and has the status.
 async fn fetch_table(
     client: &Client,
     kind: &ComparedKind,
-    shown: &TableObject,
+    object_states: &TableObject,
     state: Option<usize>,
     name: &str,
 ) -> anyhow::Result<Value> {
     let (collection, one) = (kind.path(), format!("{}/{name}", kind.path()));
-    let mut object = shown.object.clone();
+    let mut object = object_states.object.clone();
     object["metadata"]["name"] = name.into();
-    let mut answer = requests::send(client, Method::POST, &collection, object.to_string().into_bytes()).await?;
-    if let (Some(state), Some(mut made)) = (state, answer.object.clone()) {
-        made["status"] = shown.statuses[state].clone();
-        answer = requests::send(client, Method::PUT, &format!("{one}/status"), made.to_string().into_bytes()).await?;
+    let mut response = requests::send(client, Method::POST, &collection, object.to_string().into_bytes()).await?;
+    if let (Some(state), Some(mut made)) = (state, response.object.clone()) {
+        made["status"] = object_states.statuses[state].clone();
+        response = requests::send(client, Method::PUT, &format!("{one}/status"), made.to_string().into_bytes()).await?;
     }
-    ensure!(answer.is_accepted(), "{} {name}: {}", kind.title(), answer.message);
-    if shown.deleted {
-        let answer = requests::send(client, Method::DELETE, &one, b"{}".to_vec()).await?;
-        ensure!(answer.is_accepted(), "{} {name}: {}", kind.title(), answer.message);
+    ensure!(response.is_accepted(), "{} {name}: {}", kind.title(), response.message);
+    if object_states.deleted {
+        let response = requests::send(client, Method::DELETE, &one, b"{}".to_vec()).await?;
+        ensure!(response.is_accepted(), "{} {name}: {}", kind.title(), response.message);
     }
     let table = requests::send_accepting(client, Method::GET, &one, Vec::new(), TABLE).await?;
     if kind.sequential {
@@ -114,7 +114,7 @@ async fn fetch_table(
     table.object.with_context(|| format!("{} {name}: {}", kind.title(), table.message))
 }
 
-/// Where two tables of one object differ. Descriptions of columns are each project's own words.
+/// Where two tables of one object differ. Descriptions of columns may differ.
 fn difference(theirs: &Value, ours: &Value) -> Option<String> {
     let (a, b) = (cells(theirs), cells(ours));
     let mut text = String::new();
@@ -127,15 +127,15 @@ fn difference(theirs: &Value, ours: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The cells of the first row by column, each with what is said of its column.
+/// The cells of the first row by column, each with its column definition.
 fn cells(table: &Value) -> BTreeMap<String, Value> {
     let columns = table["columnDefinitions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let cells = &table["rows"][0]["cells"];
     let cell = |(index, column): (usize, &Value)| {
         let name = column["name"].as_str().unwrap_or_default();
         let text = mask_uids(&cells[index].to_string());
-        let said = if CLOCK_COLUMNS.contains(&name) { json!("masked") } else { json!(text) };
-        let column = json!([index, column["type"], column["format"], column["priority"], said]);
+        let text = if CLOCK_COLUMNS.contains(&name) { json!("masked") } else { json!(text) };
+        let column = json!([index, column["type"], column["format"], column["priority"], text]);
         (name.to_owned(), column)
     };
     columns.iter().enumerate().map(cell).collect()

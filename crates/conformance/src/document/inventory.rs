@@ -1,4 +1,4 @@
-//! What upstream tests of the parts that we replace, and what of it our tests show: docs/inventory.yaml.
+//! The tests of upstream for the components that we replace, and our tests that show the same: docs/inventory.yaml.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ words, what its tests leave out, and where we decided otherwise. *embedded* is t
 Kubernetes that has the test itself and runs on our components (below).
 ";
 
-/// A part of the inventory.
+/// A section of the inventory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryArea {
@@ -29,13 +29,13 @@ pub struct InventoryArea {
     pub rows: Vec<InventoryRow>,
 }
 
-/// One thing that is to be shown.
+/// One claim.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InventoryRow {
     /// `U-` and the name of a test, or a short name of our own.
     pub id: String,
-    /// What holds.
+    /// The claim.
     pub claim: String,
     /// The suite of Kubernetes that has this test and runs on our components (docs/upstream.yaml).
     pub suite: Option<String>,
@@ -49,7 +49,7 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<InventoryArea>> {
     let mut ids = BTreeSet::new();
     for row in areas.iter().flat_map(|area| &area.rows) {
         ensure!(row.id.starts_with("U-"), "{}: {}: an id begins with U-", path.display(), row.id);
-        ensure!(ids.insert(&row.id), "{}: {} stands there twice", path.display(), row.id);
+        ensure!(ids.insert(&row.id), "{}: {} is a duplicate", path.display(), row.id);
         if let Some(suite) = &row.suite {
             ensure!(crate::upstream::has_suite(suite), "{}: {}: there is no suite {suite}", path.display(), row.id);
         }
@@ -57,7 +57,7 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<InventoryArea>> {
     Ok(areas)
 }
 
-/// The tables. Adds ids and headings to those that are known.
+/// The tables. Adds ids and headings to `known` and `headings`.
 pub fn render(
     areas: &[InventoryArea],
     shown: &TestIndex,
@@ -73,8 +73,9 @@ pub fn render(
             let (mut by, on) = match shown.get(id) {
                 Some(tests) => {
                     let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
-                    let homes: BTreeSet<&str> = tests.iter().flat_map(|test| test.environments).copied().collect();
-                    (names.join("<br>"), homes.into_iter().collect::<Vec<_>>().join(", "))
+                    let environments: BTreeSet<&str> =
+                        tests.iter().flat_map(|test| test.environments).copied().collect();
+                    (names.join("<br>"), environments.into_iter().collect::<Vec<_>>().join(", "))
                 }
                 None => (format!("*open*: {}", open.reason(area, id)?), String::new()),
             };
@@ -95,11 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_which_tests_show_it_and_where_they_run() {
+    fn a_row_has_its_tests_and_their_environments() {
         let row = |id: &str| InventoryRow { id: id.to_owned(), claim: "a claim".to_owned(), suite: None };
         let covered = InventoryRow { suite: Some("job".to_owned()), ..row("U-a") };
         let areas = [InventoryArea { area: "Jobs".to_owned(), rows: vec![covered, row("U-b")] }];
-        let test = |name: &str, homes| IndexedTest { name: name.to_owned(), environments: homes };
+        let test = |name: &str, environments| IndexedTest { name: name.to_owned(), environments };
         let tests = [test("testkit: `t`", &["embedded", "kube"]), test("api: `s`", &["unit"][..])];
         let shown: TestIndex = [("U-a".to_owned(), tests.into())].into();
         let mut open = OpenRules::default();

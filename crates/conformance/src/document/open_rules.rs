@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-/// What keeps rules open. Every open rule has a reason of its own or that of its area.
+/// Why rules are open. Every open rule has a reason of its own or that of its area.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OpenRules {
-    /// The reasons by name, each in words.
+    /// The reasons by name, as text.
     pub reasons: BTreeMap<String, String>,
     /// The reason of every open rule below a heading of requirements.md or of inventory.yaml.
     pub areas: BTreeMap<String, String>,
@@ -26,16 +26,18 @@ pub fn read(root: &Path) -> anyhow::Result<OpenRules> {
 }
 
 impl OpenRules {
-    /// Why the rule `id` below the heading `area` is open, in words.
+    /// Why the rule `id` below the heading `area` is open.
     pub fn reason(&self, area: &str, id: &str) -> anyhow::Result<&str> {
         let name = self.rules.get(id).or_else(|| self.areas.get(area)).with_context(|| {
-            format!("{id} is shown by no test: show it (`// Shows: {id}` above one), or say in docs/open.yaml why not")
+            format!(
+                "{id} is shown by no test: show it (`// Shows: {id}` above one), or add the reason to docs/open.yaml"
+            )
         })?;
-        let words = self.reasons.get(name);
-        words.map(String::as_str).with_context(|| format!("docs/open.yaml: {id}: there is no reason {name:?}"))
+        let text = self.reasons.get(name);
+        text.map(String::as_str).with_context(|| format!("docs/open.yaml: {id}: there is no reason {name:?}"))
     }
 
-    /// Refuses what is said of no rule, of no heading or of a rule that a test shows, and reasons that nothing has.
+    /// Refuses entries for unknown rules, unknown headings and rules that a test shows, and unused reasons.
     pub fn check(
         &self,
         known: &BTreeSet<String>,
@@ -45,9 +47,9 @@ impl OpenRules {
         for id in self.rules.keys() {
             ensure!(
                 known.contains(id),
-                "docs/open.yaml: {id} is no rule of docs/requirements.md and no row of docs/inventory.yaml"
+                "docs/open.yaml: {id} is not a rule of docs/requirements.md or a row of docs/inventory.yaml"
             );
-            ensure!(!is_shown(id), "docs/open.yaml: {id} is shown by a test: take its reason away");
+            ensure!(!is_shown(id), "docs/open.yaml: {id} is shown by a test: remove its reason");
         }
         for area in self.areas.keys() {
             ensure!(
@@ -57,7 +59,7 @@ impl OpenRules {
         }
         let used: BTreeSet<&String> = self.areas.values().chain(self.rules.values()).collect();
         for name in self.reasons.keys() {
-            ensure!(used.contains(name), "docs/open.yaml: nothing is open for the reason {name:?}: take it away");
+            ensure!(used.contains(name), "docs/open.yaml: nothing is open for the reason {name:?}: remove it");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What each test shows, and where it runs: from the sources.
+//! The ids that each test shows, and where it runs, from the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use crate::test_suites::runs_on_kube;
 /// The tests that show each id.
 pub type TestIndex = BTreeMap<String, BTreeSet<IndexedTest>>;
 
-/// A test that shows something.
+/// A test that shows an id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexedTest {
     /// As `crate: name`.
@@ -23,10 +23,10 @@ pub struct IndexedTest {
 
 /// The files of tests that run a whole control plane.
 const CONTROL_PLANE_TESTS: &str = "crates/testkit/tests/it/";
-/// How a test begins that runs on both homes.
+/// Functions that run a test on both test clusters.
 const BOTH_MARKERS: [&str; 2] = ["on_test_cluster(", "on_shared_test_cluster("];
 
-/// The tests of all crates by the ids they name.
+/// The tests of all crates by their ids.
 pub fn tests_by_id(root: &Path) -> anyhow::Result<TestIndex> {
     let mut shown = TestIndex::new();
     for file in tracked_files(root)? {
@@ -34,12 +34,12 @@ pub fn tests_by_id(root: &Path) -> anyhow::Result<TestIndex> {
         if !name.ends_with(".rs") || name.starts_with("crates/conformance/") {
             continue;
         }
-        let home = name.split('/').nth(1).unwrap_or_default().to_owned();
+        let crate_name = name.split('/').nth(1).unwrap_or_default().to_owned();
         let text = fs::read_to_string(root.join(&file))?;
         for found in tests_in(&text).with_context(|| name.clone())? {
-            let homes = environments(&name, &found)?;
+            let environments = environments(&name, &found)?;
             for id in found.ids {
-                let test = IndexedTest { name: format!("{home}: `{}`", found.test), environments: homes };
+                let test = IndexedTest { name: format!("{crate_name}: `{}`", found.test), environments };
                 shown.entry(id).or_default().insert(test);
             }
         }
@@ -66,11 +66,14 @@ fn environments(file: &str, found: &AnnotatedTest<'_>) -> anyhow::Result<&'stati
         return Ok(&["embedded"]);
     }
     let path = format!("{}::{}", module.replace('/', "::"), found.test);
-    ensure!(runs_on_kube(&path), "{path} is for both homes, but no suite of `cargo xtask kube test` has it");
+    ensure!(
+        runs_on_kube(&path),
+        "{path} is for both test clusters, but no suite of `cargo xtask kube test` contains it"
+    );
     Ok(&["embedded", "kube"])
 }
 
-/// A test, what it shows, and whether it is made for both homes.
+/// A test, its ids, and whether it runs on both test clusters.
 #[derive(Debug, PartialEq, Eq)]
 struct AnnotatedTest<'a> {
     test: &'a str,
@@ -78,7 +81,7 @@ struct AnnotatedTest<'a> {
     runs_on_both: bool,
 }
 
-/// The tests of a file that show something.
+/// The tests of a file that show an id.
 fn tests_in(text: &str) -> anyhow::Result<Vec<AnnotatedTest<'_>>> {
     let (mut all, mut pending, mut is_test) = (Vec::new(), Vec::new(), false);
     let mut rest = text;
@@ -92,7 +95,7 @@ fn tests_in(text: &str) -> anyhow::Result<Vec<AnnotatedTest<'_>>> {
         } else if !line.starts_with("//") && !line.starts_with("#[") {
             if !pending.is_empty() {
                 let test = function_name(line).filter(|_| is_test);
-                let test = test.with_context(|| format!("`// Shows: {}` stands above no test", pending.join(", ")))?;
+                let test = test.with_context(|| format!("`// Shows: {}` is not above a test", pending.join(", ")))?;
                 let end = format!("\n{}}}", " ".repeat(indent));
                 let body = rest.split(&end).next().unwrap_or_default();
                 let on_both = BOTH_MARKERS.iter().any(|begin| body.contains(begin));
@@ -101,7 +104,7 @@ fn tests_in(text: &str) -> anyhow::Result<Vec<AnnotatedTest<'_>>> {
             is_test = false;
         }
     }
-    ensure!(pending.is_empty(), "`// Shows: {}` stands above no test", pending.join(", "));
+    ensure!(pending.is_empty(), "`// Shows: {}` is not above a test", pending.join(", "));
     Ok(all)
 }
 
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_belongs_to_the_test_below_it_and_to_nothing_else() {
+    fn an_id_belongs_to_the_test_below_it() {
         let test = "// Shows: S1, S2\n// Shows: S3\n#[tokio::test(start_paused = true)]\nasync fn holds() {\n";
         let ids = ["S1", "S2", "S3"].map(str::to_owned).to_vec();
         assert_eq!(tests_in(test).unwrap(), [AnnotatedTest { test: "holds", ids, runs_on_both: false }]);
@@ -126,13 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_test_begins_with_says_where_it_runs() {
+    fn the_first_call_of_a_test_decides_where_it_runs() {
         let first = "    // Shows: S1\n    #[test]\n    fn one() {\n        on_paused_clock(async {});\n    }\n\n";
         let second = "    // Shows: S2\n    #[test]\n    fn two() {\n        on_test_cluster(async {});\n    }\n";
         let text = format!("{first}{second}");
         let found = tests_in(&text).unwrap();
         assert_eq!(found.iter().map(|found| found.runs_on_both).collect::<Vec<_>>(), [false, true]);
-        let of = |index: usize| environments(&format!("{CONTROL_PLANE_TESTS}nobody.rs"), &found[index]);
+        let of = |index: usize| environments(&format!("{CONTROL_PLANE_TESTS}unlisted.rs"), &found[index]);
         assert_eq!(of(0).unwrap(), ["embedded"]);
         assert!(of(1).unwrap_err().to_string().contains("no suite"), "it would never run there");
         assert_eq!(environments("crates/api/src/a.rs", &found[0]).unwrap(), ["unit"]);

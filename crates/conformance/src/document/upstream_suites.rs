@@ -25,7 +25,7 @@ pub fn render(records: &[SuiteRecord]) -> anyhow::Result<String> {
             text,
             "| {} | {} | {} | {} | {} | {} | {total} | {} | {} |",
             record.suite,
-            record.home.name(),
+            record.server.name(),
             record.passed,
             record.failed_as_listed,
             record.either,

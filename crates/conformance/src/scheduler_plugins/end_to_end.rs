@@ -1,4 +1,4 @@
-//! The same clusters on the real control plane: where kube-scheduler binds the pod is among our best nodes.
+//! The same clusters on the real control plane: kube-scheduler binds the pod to one of our best nodes.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use crate::builder::CaseGenerator;
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const POLL: Duration = Duration::from_millis(50);
-/// Nodes and pods reach kube-scheduler by watches of their own; nothing says when it has seen all of them.
+/// Nodes and pods reach kube-scheduler by separate watches, and it does not report when it has received all of them.
 const SETTLE: Duration = Duration::from_millis(300);
-/// How long kube-scheduler may take for one pod, a busy machine included.
+/// How long kube-scheduler may take for one pod, also on a busy machine.
 const DECISION_TIMEOUT_SECONDS: u64 = 60;
 
-/// Lets kube-scheduler place the pods of `cases` clusters. With fewer than a hundred nodes it looks at all of them.
+/// Lets kube-scheduler place the pods of `cases` clusters. With fewer than a hundred nodes it considers all of them.
 pub(super) fn run(seed: u64, cases: usize) -> anyhow::Result<()> {
     let plan = ControlPlaneConfig { scheduler: true, ..ControlPlaneConfig::default() };
     if cases == 0 || !kubernetes::ensure_programs(&plan.required_programs())? {
@@ -30,19 +30,19 @@ pub(super) fn run(seed: u64, cases: usize) -> anyhow::Result<()> {
     }
     let mut control_plane = KubeControlPlane::start("scheduler", &plan)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let draw = CaseGenerator::seeded(seed);
-    let (mut number, mut placed, mut refused, mut unlike) = (0, 0, 0, Vec::new());
+    let generator = CaseGenerator::seeded(seed);
+    let (mut number, mut placed, mut refused, mut differing) = (0, 0, 0, Vec::new());
     while placed + refused < cases {
         control_plane.check_running()?;
         number += 1;
-        let question = with_unique_names(&generated_clusters::random_server_query(&draw), number)?;
-        let asked = runtime.block_on(async {
+        let question = with_unique_names(&generated_clusters::random_server_query(&generator), number)?;
+        let decided = runtime.block_on(async {
             let client = control_plane.client().await?;
-            let asked = schedule_on_kube(&client, &question).await;
+            let decided = schedule_on_kube(&client, &question).await;
             delete_all(&client).await?;
-            asked
+            decided
         })?;
-        let Some((node, stored)) = asked else { continue };
+        let Some((node, stored)) = decided else { continue };
         let best = best_nodes(&stored)?;
         let agreed = match &node {
             Some(node) => best.contains(node),
@@ -50,16 +50,16 @@ pub(super) fn run(seed: u64, cases: usize) -> anyhow::Result<()> {
         };
         *(if node.is_some() { &mut placed } else { &mut refused }) += 1;
         if !agreed {
-            unlike.push(format!("bound to {node:?}, our best are {best:?}: {}", serde_json::to_string(&stored)?));
+            differing.push(format!("bound to {node:?}, our best are {best:?}: {}", serde_json::to_string(&stored)?));
         }
     }
-    println!("{placed} pods bound by kube-scheduler and {refused} refused, {} unlike ours", unlike.len());
-    ensure!(placed * 2 >= cases, "hardly any pod was bound: the generator shows nothing");
-    ensure!(unlike.is_empty(), "kube-scheduler does otherwise:\n{}", unlike.join("\n"));
+    println!("{placed} pods bound by kube-scheduler and {refused} refused, {} unlike ours", differing.len());
+    ensure!(placed * 2 >= cases, "hardly any pod was bound: the generator is useless");
+    ensure!(differing.is_empty(), "kube-scheduler differs:\n{}", differing.join("\n"));
     Ok(())
 }
 
-/// The same with names that no other question has, so that what kube-scheduler remembers of one does not reach the next.
+/// The same with unique names, so that the state of kube-scheduler from one query does not affect the next.
 fn with_unique_names(question: &PluginQuery, number: usize) -> anyhow::Result<PluginQuery> {
     let mut text = serde_json::to_string(question)?;
     for prefix in ["n", "r"] {
@@ -72,29 +72,29 @@ fn with_unique_names(question: &PluginQuery, number: usize) -> anyhow::Result<Pl
 
 /// Our best nodes for the pod.
 fn best_nodes(question: &PluginQuery) -> anyhow::Result<BTreeSet<String>> {
-    let said = our_response(question)?;
-    ensure!(said.error.is_empty(), "{}", said.error);
+    let response = our_response(question)?;
+    ensure!(response.error.is_empty(), "{}", response.error);
     let total = |scores: &std::collections::BTreeMap<String, i64>| scores.get("total").copied().unwrap_or(0);
-    let most = said.scores.values().map(total).max();
-    let best = said.scores.iter().filter(|(_, scores)| Some(total(scores)) == most);
+    let most = response.scores.values().map(total).max();
+    let best = response.scores.iter().filter(|(_, scores)| Some(total(scores)) == most);
     Ok(best.map(|(node, _)| node.clone()).collect())
 }
 
-/// The node that kube-scheduler chose, none where it refused, with everything as the server stored it. `None` where the
-/// server does not take the pod.
+/// The node that kube-scheduler chose, or none if it refused, with all objects as stored. `None` if the server does not
+/// accept the pod.
 async fn schedule_on_kube(
     client: &Client,
     question: &PluginQuery,
 ) -> anyhow::Result<Option<(Option<String>, PluginQuery)>> {
     for node in &question.nodes {
         request::post(client, NODES, node).await?;
-        // Admission taints every new node as not ready, whatever its conditions say.
+        // Admission taints every new node as not ready, independent of its conditions.
         let path = format!("{NODES}/{}", node["metadata"]["name"].as_str().context("a node has a name")?);
         let taints = json!({"spec": {"taints": node["spec"]["taints"]}});
         request::patch(client, &path, request::PatchKind::Merge, &taints).await?;
     }
     for pod in &question.pods {
-        // One that the server refuses is one less.
+        // A pod that the server refuses is skipped.
         send(client, Method::POST, PODS, serde_json::to_vec(pod)?).await?;
     }
     tokio::time::sleep(SETTLE).await;
@@ -103,7 +103,7 @@ async fn schedule_on_kube(
     if !made.is_accepted() {
         return Ok(None);
     }
-    let pod = made.object.context("a created pod is answered")?;
+    let pod = made.object.context("the response to a create has the pod")?;
     let pending = format!("{PODS}/{}", pod["metadata"]["name"].as_str().context("a pod has a name")?);
     let stored = PluginQuery { configuration: question.configuration.clone(), nodes, pods, pod };
     let deadline = Instant::now() + Duration::from_secs(DECISION_TIMEOUT_SECONDS);
@@ -117,7 +117,7 @@ async fn schedule_on_kube(
             return Ok(Some((None, stored)));
         }
         if Instant::now() > deadline {
-            bail!("kube-scheduler said nothing about a pod for {DECISION_TIMEOUT_SECONDS} s");
+            bail!("kube-scheduler did not decide on a pod within {DECISION_TIMEOUT_SECONDS} s");
         }
         tokio::time::sleep(POLL).await;
     }
@@ -128,12 +128,12 @@ async fn items(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
     Ok(list["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// An empty cluster for the next one.
+/// Empties the cluster for the next query.
 async fn delete_all(client: &Client) -> anyhow::Result<()> {
     for path in [PODS, NODES] {
         let options = json!({"gracePeriodSeconds": 0});
-        let gone = send(client, Method::DELETE, path, serde_json::to_vec(&options)?).await?;
-        ensure!(gone.is_accepted(), "{path}: {}", gone.message);
+        let deleted = send(client, Method::DELETE, path, serde_json::to_vec(&options)?).await?;
+        ensure!(deleted.is_accepted(), "{path}: {}", deleted.message);
     }
     Ok(())
 }

@@ -1,20 +1,20 @@
 //! Edits of Go source: the lines of a suite that start the component under test call our seam instead.
 //!
-//! Every edit says how often it must apply. A suite whose source has changed is then an error, never a suite that tests
-//! the component of Kubernetes without a word.
+//! Every edit states how often it must apply. A suite whose source has changed is then an error, and never silently
+//! tests the component of Kubernetes.
 
 use anyhow::{Context, ensure};
 
 /// One edit of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// The body of the top-level function of this name becomes these lines.
+    /// Replaces the body of the top-level function of this name.
     ReplaceBody(&'static str, &'static str),
-    /// The top-level function of this name is taken out, with nothing in its place.
+    /// Removes the top-level function of this name.
     RemoveFunction(&'static str),
-    /// This text becomes that one, so many times.
+    /// Replaces a text, this many times.
     ReplaceText(&'static str, &'static str, usize),
-    /// The package is imported.
+    /// Imports the package.
     AddImport(&'static str),
 }
 
@@ -33,7 +33,7 @@ pub fn apply(source: &str, edits: &[Edit]) -> anyhow::Result<String> {
             }
             Edit::ReplaceText(from, to, times) => {
                 let found = text.matches(from).count();
-                ensure!(found == *times, "`{from}` stands there {found} times, expected {times}");
+                ensure!(found == *times, "`{from}` occurs {found} times, expected {times}");
                 text.replace(from, to)
             }
             Edit::AddImport(path) => {
@@ -45,22 +45,22 @@ pub fn apply(source: &str, edits: &[Edit]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Where a top-level function stands, in bytes.
+/// The position of a top-level function, in bytes.
 struct FunctionSpan {
     start: usize,
-    /// After the brace that opens the body.
+    /// After the opening brace of the body.
     body_start: usize,
-    /// At the brace that closes it.
+    /// At the closing brace.
     body_end: usize,
     end: usize,
 }
 
-/// Finds the function. gofmt puts its name after `func ` at the start of a line, ` {` at the end of its last line of
+/// Finds the function. gofmt writes its name after `func ` at the start of a line, ` {` at the end of its last line of
 /// parameters, and the closing brace alone at the start of a line.
 fn function(text: &str, name: &str) -> anyhow::Result<FunctionSpan> {
     let opening = format!("\nfunc {name}(");
     let found = text.matches(&opening).count();
-    ensure!(found == 1, "func {name} stands there {found} times, expected once");
+    ensure!(found == 1, "func {name} occurs {found} times, expected once");
     let start = text.find(&opening).context("it was counted")? + 1;
     let body_start = start + text[start..].find("{\n").with_context(|| format!("func {name} has no body"))? + 1;
     let body_end =
@@ -87,10 +87,10 @@ mod tests {
     #[test]
     fn an_edit_that_applies_more_or_less_often_than_expected_is_an_error() {
         for (edit, want) in [
-            (Edit::ReplaceText("a(", "c(", 1), "`a(` stands there 3 times, expected 1"),
-            (Edit::ReplaceText("gone", "", 1), "`gone` stands there 0 times, expected 1"),
-            (Edit::ReplaceBody("gone", ""), "func gone stands there 0 times, expected once"),
-            (Edit::RemoveFunction("gone"), "func gone stands there 0 times, expected once"),
+            (Edit::ReplaceText("a(", "c(", 1), "`a(` occurs 3 times, expected 1"),
+            (Edit::ReplaceText("gone", "", 1), "`gone` occurs 0 times, expected 1"),
+            (Edit::ReplaceBody("gone", ""), "func gone occurs 0 times, expected once"),
+            (Edit::RemoveFunction("gone"), "func gone occurs 0 times, expected once"),
         ] {
             assert_eq!(apply(SOURCE, &[edit]).unwrap_err().to_string(), want);
         }

@@ -1,4 +1,4 @@
-//! tests/kube/upstream/expectations.yaml: the tests of a suite that do not simply have to pass, each with its reason.
+//! tests/kube/upstream/expectations.yaml: the tests of a suite that are not expected to pass, each with its reason.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,16 +10,16 @@ use super::SuiteServer;
 use super::outcome::{self, TestOutcome};
 use super::suite::SUITES;
 
-/// At most so many lines may leave the outcome open.
+/// The maximum number of lines with `either`.
 const MAX_EITHER: usize = 5;
 
-/// What is expected of a test that does not simply have to pass.
+/// The expected outcome of a listed test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpectedOutcome {
-    /// It must fail: what it tests comes with the issue that the line names, or differs on purpose.
+    /// It must fail: the feature is missing until the issue of the line is done, or differs on purpose.
     Fails,
-    /// It is not run: it needs a gate that does not exist here, or the inside of a process of Kubernetes.
+    /// It is not run: it needs a gate that does not exist here, or the internals of a process of Kubernetes.
     NotRun,
     /// It races with the component under test: it may pass or fail.
     Either,
@@ -31,24 +31,24 @@ pub enum ExpectedOutcome {
 pub struct Expectation {
     /// The suite.
     pub suite: String,
-    /// The test as Go prints it; `*` stands for any text without a slash. Tests below it are meant, too.
+    /// The test as Go prints it; `*` matches any text without a slash. Its subtests are included.
     pub test: String,
-    /// The home for which the line holds; both where it is left out.
-    pub home: Option<SuiteServer>,
-    /// What is expected.
+    /// The server to which the line applies; both if it is missing.
+    pub server: Option<SuiteServer>,
+    /// The expected outcome.
     pub expect: ExpectedOutcome,
-    /// The issue that brings what is missing, or `on purpose`.
+    /// The issue that adds the missing feature, or `on purpose`.
     pub issue: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl Expectation {
-    fn applies_to(&self, suite: &str, home: SuiteServer) -> bool {
-        self.suite == suite && self.home.is_none_or(|only| only == home)
+    fn applies_to(&self, suite: &str, server: SuiteServer) -> bool {
+        self.suite == suite && self.server.is_none_or(|only| only == server)
     }
 
-    /// Whether the line means this test: itself, or a test above it.
+    /// Whether the line applies to this test or to a parent of it.
     fn matches_test(&self, test: &str) -> bool {
         let mut levels = test.split('/');
         self.test.split('/').all(|pattern| levels.next().is_some_and(|level| matches(pattern, level)))
@@ -72,11 +72,11 @@ fn parse(text: &str) -> anyhow::Result<Vec<Expectation>> {
     for line in &lines {
         let suite = SUITES.iter().find(|suite| suite.name == line.suite);
         let suite = suite.with_context(|| format!("{}: there is no suite {}", line.test, line.suite))?;
-        let there = line.home.is_none_or(|home| suite.servers.contains(&home));
-        ensure!(there, "{}: the suite {} does not run on that home", line.test, line.suite);
+        let runs_on_server = line.server.is_none_or(|server| suite.servers.contains(&server));
+        ensure!(runs_on_server, "{}: the suite {} does not run on that server", line.test, line.suite);
     }
     let open = lines.iter().filter(|line| line.expect == ExpectedOutcome::Either).count();
-    ensure!(open <= MAX_EITHER, "{open} lines say `either`, at most {MAX_EITHER} may");
+    ensure!(open <= MAX_EITHER, "{open} lines have `either`, at most {MAX_EITHER} are allowed");
     Ok(lines)
 }
 
@@ -84,49 +84,49 @@ fn parse(text: &str) -> anyhow::Result<Vec<Expectation>> {
 #[derive(Clone, Debug, Default)]
 pub struct Expectations(Vec<Expectation>);
 
-/// How a run compares with what is expected.
+/// The comparison of a run with the expectations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Leaves that passed and had to.
+    /// Leaves that passed as expected.
     pub passed: usize,
-    /// Leaves that are listed as failing and failed.
+    /// Leaves that failed as listed.
     pub failed: usize,
-    /// Leaves whose outcome is left open.
+    /// Leaves listed with `either`.
     pub either: usize,
-    /// What is wrong, one sentence each.
+    /// Problems, one sentence each.
     pub problems: Vec<String>,
     /// How long the run took.
     pub seconds: u64,
 }
 
 impl Expectations {
-    /// Those that hold for this suite on this home.
-    pub fn for_suite(lines: &[Expectation], suite: &str, home: SuiteServer) -> Expectations {
-        Expectations(lines.iter().filter(|line| line.applies_to(suite, home)).cloned().collect())
+    /// The lines for this suite on this server.
+    pub fn for_suite(lines: &[Expectation], suite: &str, server: SuiteServer) -> Expectations {
+        Expectations(lines.iter().filter(|line| line.applies_to(suite, server)).cloned().collect())
     }
 
-    /// The tests that are not run, in the form of `-test.skip`; none where all are.
+    /// The tests that are not run, in the form of `-test.skip`; `None` if all are.
     pub fn skip_pattern(&self) -> Option<String> {
         self.pattern_where(|expect| expect == ExpectedOutcome::NotRun)
     }
 
-    /// The same with those that must fail, which are run by themselves or not at all.
+    /// The same with those that must fail, which run separately or not at all.
     pub fn skip_pattern_with_failing(&self) -> Option<String> {
         self.pattern_where(|expect| expect != ExpectedOutcome::Either)
     }
 
-    /// The tests that must fail, in the form of `-test.run`; none where there are none.
+    /// The tests that must fail, in the form of `-test.run`; `None` if there are none.
     pub fn failing_pattern(&self) -> Option<String> {
         self.pattern_where(|expect| expect == ExpectedOutcome::Fails)
     }
 
-    fn pattern_where(&self, wanted: impl Fn(ExpectedOutcome) -> bool) -> Option<String> {
-        let lines = self.0.iter().filter(|line| wanted(line.expect));
+    fn pattern_where(&self, selects: impl Fn(ExpectedOutcome) -> bool) -> Option<String> {
+        let lines = self.0.iter().filter(|line| selects(line.expect));
         let patterns: Vec<String> = lines.map(|line| exact_pattern(&line.test)).collect();
         (!patterns.is_empty()).then(|| patterns.join("|"))
     }
 
-    /// How many lines leave tests out.
+    /// The number of lines with tests that are not run.
     pub fn not_run_count(&self) -> usize {
         self.0.iter().filter(|line| line.expect == ExpectedOutcome::NotRun).count()
     }
@@ -138,7 +138,7 @@ impl Expectations {
         tests: &BTreeMap<String, TestOutcome>,
         with_failing: bool,
     ) -> Vec<String> {
-        let is_left_out = |name: &String| {
+        let is_not_run = |name: &String| {
             self.0.iter().any(|line| {
                 let whole = !line.test.contains('/') && line.matches_test(name);
                 whole
@@ -146,7 +146,7 @@ impl Expectations {
                         || (line.expect == ExpectedOutcome::Fails && !with_failing))
             })
         };
-        let missing = names.iter().filter(|name| !tests.contains_key(*name) && !is_left_out(name));
+        let missing = names.iter().filter(|name| !tests.contains_key(*name) && !is_not_run(name));
         missing.map(|name| format!("{name} did not run")).collect()
     }
 
@@ -159,7 +159,7 @@ impl Expectations {
         self.0.iter().filter(top).map(|line| format!("{} is listed, and no test has that name", line.test)).collect()
     }
 
-    /// Compares the outcome of every test. `whole`: all tests ran, so that a line that means none of them is out of date.
+    /// Compares the outcome of every test. `whole`: all tests ran, so a line without a test is out of date.
     pub fn compare(&self, tests: &BTreeMap<String, TestOutcome>, whole: bool) -> Comparison {
         let mut comparison = Comparison::default();
         let leaves = outcome::leaves(tests);
@@ -175,9 +175,7 @@ impl Expectations {
                     comparison.problems.push(format!("{name} skips itself and is not listed"))
                 }
                 (Some(ExpectedOutcome::Fails), TestOutcome::Passed | TestOutcome::Skipped) => {
-                    comparison
-                        .problems
-                        .push(format!("{name} is listed as failing and did not fail: take the line out"));
+                    comparison.problems.push(format!("{name} is listed as failing and did not fail: remove the line"));
                 }
                 (Some(ExpectedOutcome::NotRun), _) => {
                     comparison.problems.push(format!("{name} is listed as not run and ran"))
@@ -193,14 +191,14 @@ impl Expectations {
     }
 }
 
-/// Whether `pattern`, in which `*` stands for any text, is `text`.
+/// Whether `text` matches `pattern`, in which `*` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else { return pattern == text };
     let Some(rest) = text.strip_prefix(head) else { return false };
     rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| matches(tail, &rest[at..]))
 }
 
-/// A pattern of `-test.skip` that means this test and no other: one anchored expression per level.
+/// A pattern of `-test.skip` that matches only this test: one anchored expression per level.
 fn exact_pattern(test: &str) -> String {
     let levels: Vec<String> = test.split('/').map(|level| format!("^{}$", escape_regex(level))).collect();
     levels.join("/")
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_must_pass_and_what_is_listed_must_not() {
+    fn unlisted_tests_must_pass_and_listed_ones_must_not() {
         let expected = lines("A/fails fails\nB either\nGone fails");
         let ends = tests(&[
             ("A", TestOutcome::Failed),
@@ -260,11 +258,11 @@ mod tests {
             ]
         );
         let comparison = expected.compare(&tests(&[("A/fails", TestOutcome::Passed)]), false);
-        assert_eq!(comparison.problems, ["A/fails is listed as failing and did not fail: take the line out"]);
+        assert_eq!(comparison.problems, ["A/fails is listed as failing and did not fail: remove the line"]);
     }
 
     #[test]
-    fn tests_that_are_not_run_are_named_exactly() {
+    fn patterns_match_only_the_listed_tests() {
         let expected = lines("TestA/with_a_(dot). not-run\nTestB not-run\nTestC fails");
         assert_eq!(expected.not_run_count(), 2);
         let ran = tests(&[("TestA", TestOutcome::Passed)]);
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_any_text_of_one_level() {
+    fn a_star_matches_any_text_of_one_level() {
         let expected = lines("TestA/*_(x:_true,*) fails\nTestB* not-run");
         let ends = tests(&[
             ("TestA/one_(x:_true,_y)", TestOutcome::Failed),
@@ -294,11 +292,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_a_reason_and_too_many_open_lines_are_errors() {
+    fn a_line_without_a_reason_and_too_many_lines_with_either_are_errors() {
         for line in [
             "- {suite: job, test: t, expect: fails, issue: i, reason: ''}\n",
             "- {suite: jobs, test: t, expect: fails, issue: i, reason: r}\n",
-            "- {suite: taint, home: embedded, test: t, expect: fails, issue: i, reason: r}\n",
+            "- {suite: taint, server: embedded, test: t, expect: fails, issue: i, reason: r}\n",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -1,18 +1,18 @@
-//! What a Go test program printed with `-test.v`: each test and how it ended.
+//! Parses the output of a Go test program with `-test.v`: each test and its outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How one test ended.
+/// The outcome of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestOutcome {
     Passed,
     Failed,
     Skipped,
-    /// It began, and the program ended before it did.
+    /// It started, but did not end before the program did.
     Unfinished,
 }
 
-/// Adds the tests of another run of the same program. A test above tests of both runs has the worse outcome.
+/// Adds the tests of another run of the same program. A parent of tests of both runs has the worse outcome.
 pub fn merge(tests: &mut BTreeMap<String, TestOutcome>, more: BTreeMap<String, TestOutcome>) {
     let rank = |end: TestOutcome| match end {
         TestOutcome::Passed => 0,
@@ -28,7 +28,7 @@ pub fn merge(tests: &mut BTreeMap<String, TestOutcome>, more: BTreeMap<String, T
     }
 }
 
-/// The tests that have no tests below them, by name.
+/// The tests without subtests, by name.
 pub fn leaves(tests: &BTreeMap<String, TestOutcome>) -> BTreeMap<String, TestOutcome> {
     let parents: BTreeSet<&str> = tests.keys().flat_map(|name| ancestors(name)).collect();
     tests.iter().filter(|(name, _)| !parents.contains(name.as_str())).map(|(name, &end)| (name.clone(), end)).collect()
@@ -38,19 +38,21 @@ pub fn leaves(tests: &BTreeMap<String, TestOutcome>) -> BTreeMap<String, TestOut
 pub fn parents_failed_alone(tests: &BTreeMap<String, TestOutcome>) -> Vec<String> {
     let leaves = leaves(tests);
     let bad = |end: TestOutcome| matches!(end, TestOutcome::Failed | TestOutcome::Unfinished);
-    let guilty: BTreeSet<&str> =
+    let parents_of_failed: BTreeSet<&str> =
         leaves.iter().filter(|&(_, &end)| bad(end)).flat_map(|(name, _)| ancestors(name)).collect();
-    let alone =
-        tests.iter().filter(|&(name, &end)| bad(end) && !leaves.contains_key(name) && !guilty.contains(name.as_str()));
+    let alone = tests
+        .iter()
+        .filter(|&(name, &end)| bad(end) && !leaves.contains_key(name) && !parents_of_failed.contains(name.as_str()));
     alone.map(|(name, _)| name.clone()).collect()
 }
 
-/// What is wrong with the status of a program that ran these tests: 0 where all passed, 1 where one failed, else it broke.
+/// What is wrong with the exit status of a program that ran these tests: 0 if all passed, 1 if one failed, anything
+/// else is a crash.
 pub fn status_problem(tests: &BTreeMap<String, TestOutcome>, status: Option<i32>) -> Option<String> {
     let failed = tests.values().any(|end| *end == TestOutcome::Failed);
     match (status, failed) {
         (Some(0), false) | (Some(1), true) => None,
-        (Some(code), _) => Some(format!("the program ended with {code}, which its tests do not account for")),
+        (Some(code), _) => Some(format!("the program ended with {code}, which does not match its tests")),
         (None, _) => Some("the program was killed".to_owned()),
     }
 }
@@ -60,35 +62,35 @@ fn ancestors(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('/').map(|(at, _)| &name[..at])
 }
 
-/// Reads the output of the program, line by line.
+/// Parses the output of the program, line by line.
 #[derive(Debug, Default)]
 pub struct GoTestParser {
     tests: BTreeMap<String, TestOutcome>,
 }
 
 impl GoTestParser {
-    /// Takes one line; returns the test that ended with it.
+    /// Parses one line; returns the test that ended with it.
     pub fn line(&mut self, line: &str) -> Option<(String, TestOutcome)> {
         if let Some(name) = line.strip_prefix("=== RUN   ") {
             self.tests.entry(name.trim_end().to_owned()).or_insert(TestOutcome::Unfinished);
             return None;
         }
         let rest = line.trim_start().strip_prefix("--- ")?;
-        let (word, rest) = rest.split_once(": ")?;
-        let end = match word {
+        let (result, rest) = rest.split_once(": ")?;
+        let end = match result {
             "PASS" => TestOutcome::Passed,
             "FAIL" => TestOutcome::Failed,
             "SKIP" => TestOutcome::Skipped,
             _ => return None,
         };
         let (name, _) = rest.rsplit_once(" (")?;
-        // A line of a log may look the same; a test that never began cannot have ended.
+        // A log line may look the same, but a test that never started cannot have ended.
         let test = self.tests.get_mut(name)?;
         *test = end;
         Some((name.to_owned(), end))
     }
 
-    /// Every test that began.
+    /// Every test that started.
     pub fn into_outcomes(self) -> BTreeMap<String, TestOutcome> {
         self.tests
     }
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_test_that_began_has_an_outcome() {
+    fn every_test_that_started_has_an_outcome() {
         let tests = read(
             "=== RUN   TestA\n=== RUN   TestA/one_(x)\n--- PASS: TestLog (0.00s)\n    --- PASS: TestA/one_(x) (0.10s)\n\
              === RUN   TestA/two\n    --- FAIL: TestA/two (0.10s)\n--- FAIL: TestA (0.20s)\n=== RUN   TestB\n\
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_above_two_runs_has_the_worse_outcome() {
+    fn a_parent_in_two_runs_has_the_worse_outcome() {
         let mut tests =
             read("=== RUN   TestA\n=== RUN   TestA/one\n    --- PASS: TestA/one (1s)\n--- PASS: TestA (1s)\n");
         merge(
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_breaks_is_found_by_its_status() {
+    fn a_program_that_crashes_is_found_by_its_status() {
         let (passed, failed) =
             (read("=== RUN   TestA\n--- PASS: TestA (1s)\n"), read("=== RUN   TestA\n--- FAIL: TestA (1s)\n"));
         assert_eq!((status_problem(&passed, Some(0)), status_problem(&failed, Some(1))), (None, None));

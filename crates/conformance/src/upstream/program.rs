@@ -9,10 +9,10 @@ use supervisor::kubernetes::VERSION;
 use super::edit;
 use super::suite::{TestPackage, UpstreamSuite};
 
-/// The folder of our Go files, in the repository and in the build folder alike.
+/// The folder of our Go files, in the repository and in the build folder.
 const SEAM: &str = "upstream/seam";
 
-/// Compiles the suite unless a program of the same sources is there, and returns where it lies.
+/// Compiles the suite unless a program of the same sources exists, and returns its path.
 pub fn compile(suite: &UpstreamSuite) -> anyhow::Result<PathBuf> {
     let module = supervisor::repository_root()?.join("tests/kube");
     let folder = supervisor::cache_folder()?.join(format!("upstream-{VERSION}"));
@@ -35,12 +35,12 @@ pub fn compile(suite: &UpstreamSuite) -> anyhow::Result<PathBuf> {
     lock.lock().context("waiting for another compilation")?;
     let packages = build.join("upstream");
     for package in suite.packages {
-        remove_if_there(&build.join(package.build_folder))?;
+        remove_if_exists(&build.join(package.build_folder))?;
     }
-    remove_if_there(&packages.join("seam"))?;
+    remove_if_exists(&packages.join("seam"))?;
     for (path, text) in &files {
         let path = build.join(path);
-        std::fs::create_dir_all(path.parent().context("a file lies in a folder")?)?;
+        std::fs::create_dir_all(path.parent().context("a file has a parent folder")?)?;
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     }
     eprintln!("compiling the suite {}, which takes some minutes the first time", suite.name);
@@ -60,19 +60,19 @@ pub fn compile(suite: &UpstreamSuite) -> anyhow::Result<PathBuf> {
 
 /// Removes programs of the suite that were compiled from other sources, with their logs: each is 150 MB.
 fn remove_stale_programs(folder: &Path, suite: &str, program: &Path) -> anyhow::Result<()> {
-    let kept = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let current = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let hash = name.strip_prefix(suite).and_then(|rest| rest.strip_prefix('-')).unwrap_or_default();
         let is_older = hash.len() >= 16 && hash.as_bytes()[..16].iter().all(u8::is_ascii_hexdigit);
-        if is_older && !name.starts_with(&kept) {
+        if is_older && !name.starts_with(&current) {
             std::fs::remove_file(folder.join(&name)).with_context(|| name)?;
         }
     }
     Ok(())
 }
 
-/// Where the source of a module lies that `module` requires.
+/// The source folder of a module that `module` requires.
 pub fn module_folder(module: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let download = Command::new("go").args(["mod", "download", name]).current_dir(module).output()?;
     ensure!(download.status.success(), "go mod download {name}: {}", String::from_utf8_lossy(&download.stderr));
@@ -81,7 +81,7 @@ pub fn module_folder(module: &Path, name: &str) -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }
 
-/// Where Go keeps the source of modules.
+/// The module cache of Go.
 pub fn module_cache() -> anyhow::Result<PathBuf> {
     let output = Command::new("go").args(["env", "GOMODCACHE"]).output().context("running `go env`")?;
     ensure!(output.status.success(), "go env GOMODCACHE: {}", String::from_utf8_lossy(&output.stderr));
@@ -99,14 +99,14 @@ fn own_files(module: &Path) -> anyhow::Result<SourceFiles> {
     names.into_iter().map(read).collect()
 }
 
-/// The files of a package with their edits. A file that is edited or left out must be there.
+/// The files of a package with their edits. An edited or excluded file must exist.
 fn edited_files(source: &Path, package: &TestPackage) -> anyhow::Result<SourceFiles> {
     let folder = source.join(package.source_folder);
     let names = go_files(&folder)?;
     for wanted in package.edited_files.iter().map(|(name, _)| name).chain(package.excluded_files) {
         ensure!(names.iter().any(|name| name == wanted), "there is no file {wanted}");
     }
-    let kept = names.iter().filter(|name| !package.excluded_files.contains(&name.as_str()));
+    let current = names.iter().filter(|name| !package.excluded_files.contains(&name.as_str()));
     let file = |name: &String| {
         let text = std::fs::read_to_string(folder.join(name))?;
         let edits = package.edited_files.iter().find(|(file, _)| file == name).map_or(&[][..], |(_, edits)| edits);
@@ -114,10 +114,10 @@ fn edited_files(source: &Path, package: &TestPackage) -> anyhow::Result<SourceFi
         ensure_no_upstream_component(&text).with_context(|| name.clone())?;
         Ok((format!("{}/{name}", package.build_folder), text))
     };
-    kept.map(file).collect()
+    current.map(file).collect()
 }
 
-/// Texts that let a component of Kubernetes act in the test's own process.
+/// Texts that start a component of Kubernetes in the test's own process.
 const COMPONENT_STARTS: &[&str] = &[
     "Scheduler.Run(",
     "Scheduler.ScheduleOne(",
@@ -128,7 +128,7 @@ const COMPONENT_STARTS: &[&str] = &[
     "schedulerutils.InitTestSchedulerForFrameworkTest",
 ];
 
-/// An error where the edited source still starts a component of Kubernetes.
+/// An error if the edited source still starts a component of Kubernetes.
 fn ensure_no_upstream_component(text: &str) -> anyhow::Result<()> {
     for start in COMPONENT_STARTS {
         ensure!(!text.contains(start), "`{start}` starts a component of Kubernetes, and no edit replaces it");
@@ -139,11 +139,11 @@ fn ensure_no_upstream_component(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A copy of the program under test, which goes when the value does.
+/// A copy of the program under test, removed on drop.
 pub struct CopiedProgram(PathBuf);
 
 impl CopiedProgram {
-    /// Where it lies.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -172,7 +172,7 @@ fn go_files(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Tells one set of sources from another: it names the program in the cache folder.
+/// Identifies a set of sources, and is part of the program's name in the cache folder.
 fn checksum(files: &SourceFiles) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -180,7 +180,7 @@ fn checksum(files: &SourceFiles) -> u64 {
     hasher.finish()
 }
 
-fn remove_if_there(folder: &Path) -> anyhow::Result<()> {
+fn remove_if_exists(folder: &Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| folder.display().to_string())

@@ -1,4 +1,4 @@
-//! docs/upstream.yaml: how each suite ended on each home when it was last run as a whole.
+//! docs/upstream.yaml: the result of the last whole run of each suite on each server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,21 +14,21 @@ const HEAD: &str = "\
 # writes this file; `cargo xtask conformance` makes a table of it.
 ";
 
-/// One suite on one home.
+/// One suite on one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct SuiteRecord {
     /// The suite.
     pub suite: String,
     /// The API server.
-    pub home: SuiteServer,
-    /// Tests that passed and had to; tests that have tests below them are not counted.
+    pub server: SuiteServer,
+    /// Tests that passed as expected; parents are not counted.
     pub passed: usize,
     /// Tests that are listed as failing and failed.
     pub failed_as_listed: usize,
     /// Tests that may pass or fail.
     pub either: usize,
-    /// Lines of expectations.yaml that leave tests out.
+    /// Lines of expectations.yaml whose tests are not run.
     pub lines_not_run: usize,
     /// How long it took.
     pub seconds: u64,
@@ -38,7 +38,7 @@ pub struct SuiteRecord {
     pub commit: String,
 }
 
-/// The records, in the order of the suites; none where the file is not there.
+/// The records, in the order of the suites; none if the file does not exist.
 pub fn read(root: &Path) -> anyhow::Result<Vec<SuiteRecord>> {
     let path = file(root);
     if !path.exists() {
@@ -48,14 +48,15 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<SuiteRecord>> {
     serde_saphyr::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// Puts `record` in the place of the one of the same suite and home.
+/// Replaces the record of the same suite and server.
 pub fn write(root: &Path, record: SuiteRecord) -> anyhow::Result<()> {
     let records = replace_record(read(root)?, record);
     let path = file(root);
     std::fs::write(&path, format!("{HEAD}{}", text(&records)?)).with_context(|| path.display().to_string())
 }
 
-/// The commit under test. A tree with other changes than records is an error: nobody could repeat its run.
+/// The commit under test. A tree with uncommitted changes other than records is an error, because its run could not be
+/// repeated.
 pub fn commit(root: &Path) -> anyhow::Result<String> {
     let git = |args: &[&str]| -> anyhow::Result<String> {
         let output = Command::new("git").args(args).current_dir(root).output().context("running git")?;
@@ -72,15 +73,15 @@ fn file(root: &Path) -> PathBuf {
 }
 
 fn replace_record(mut records: Vec<SuiteRecord>, record: SuiteRecord) -> Vec<SuiteRecord> {
-    records.retain(|other| (&other.suite, other.home) != (&record.suite, record.home));
+    records.retain(|other| (&other.suite, other.server) != (&record.suite, record.server));
     records.push(record);
-    let place = |name: &str| SUITES.iter().position(|suite| suite.name == name);
-    records.sort_by_key(|record| (place(&record.suite), record.home));
+    let position = |name: &str| SUITES.iter().position(|suite| suite.name == name);
+    records.sort_by_key(|record| (position(&record.suite), record.server));
     records
 }
 
 fn text(records: &[SuiteRecord]) -> anyhow::Result<String> {
-    // One line a record, so that a new run is a small change of the file.
+    // One line per record, so that a new run is a small change of the file.
     let lines = records.iter().map(|record| Ok(format!("- {}\n", serde_json::to_string(record)?)));
     lines.collect()
 }
@@ -91,10 +92,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_record_takes_the_place_of_the_old_one_and_the_file_can_be_read_back() {
-        let record = |suite: &str, home, passed| SuiteRecord {
+    fn a_new_record_replaces_the_old_one_and_the_file_round_trips() {
+        let record = |suite: &str, server, passed| SuiteRecord {
             suite: suite.to_owned(),
-            home,
+            server,
             passed,
             failed_as_listed: 1,
             either: 0,

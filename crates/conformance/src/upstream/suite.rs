@@ -5,7 +5,7 @@ use super::edit::Edit;
 
 /// A test package of another project, run on our components.
 pub struct UpstreamSuite {
-    /// On the command line and in the expectations.
+    /// The name on the command line and in the expectations.
     pub name: &'static str,
     /// The Go module it comes from.
     pub module: &'static str,
@@ -25,7 +25,7 @@ pub struct TestPackage {
     pub build_folder: &'static str,
     /// Files that are edited; the others are copied as they are.
     pub edited_files: &'static [(&'static str, &'static [Edit])],
-    /// Files that are not copied: nothing in them can run without the inside of a process of Kubernetes.
+    /// Files that are not copied, because their tests need the internals of a process of Kubernetes.
     pub excluded_files: &'static [&'static str],
 }
 
@@ -34,12 +34,12 @@ const SEAM: &str = "phalanx.dev/tests/kube/upstream/seam";
 const BOTH_SERVERS: &[SuiteServer] = &[SuiteServer::Kube, SuiteServer::Embedded];
 const KUBE: &[SuiteServer] = &[SuiteServer::Kube];
 
-/// A step that has kube-scheduler take one pod from its queue ends the test.
+/// A step that makes kube-scheduler take one pod from its queue ends the test.
 const SCHEDULE_ONE: Edit = Edit::ReplaceText("testCtx.Scheduler.ScheduleOne(testCtx.Ctx)", "seam.ScheduleOne(t)", 1);
 const SCHEDULE_ONE_TWICE: Edit =
     Edit::ReplaceText("testCtx.Scheduler.ScheduleOne(testCtx.Ctx)", "seam.ScheduleOne(t)", 2);
 
-/// Where a file uses nothing of test/integration/util but `InitTestSchedulerWithNS`, the seam takes its place whole.
+/// If a file uses only `InitTestSchedulerWithNS` of test/integration/util, the seam replaces the whole package.
 const REPLACE_UTIL: Edit = Edit::ReplaceText(
     r#"testutils "k8s.io/kubernetes/test/integration/util""#,
     r#"testutils "phalanx.dev/tests/kube/upstream/seam""#,
@@ -57,8 +57,7 @@ const REPLACE_STEPS: Edit = Edit::ReplaceText(
     1,
 );
 
-/// The steps of which the tests of groups are made. Those that look into the queue of the scheduler in the process ask
-/// ours instead.
+/// The steps of the tests of groups. Steps that inspect the queue of the scheduler in the process query ours instead.
 const STEPS: TestPackage = TestPackage {
     source_folder: "test/integration/scheduler/podgroup/stepsframework",
     build_folder: "upstream/podgroup/stepsframework",
@@ -157,7 +156,7 @@ pub const SUITES: &[UpstreamSuite] = &[
                         "server := seam.StartTestServer(t, framework.DefaultTestServerFlags())",
                         1,
                     ),
-                    // Made and never run, they would leave goroutines behind, which the suite looks for.
+                    // Created but never run, they would leave goroutines behind, which the suite detects.
                     Edit::ReplaceText(
                         "\tcjc, err := cronjob.NewControllerV2(ctx, informerSet.Batch().V1().Jobs(), \
                          informerSet.Batch().V1().CronJobs(), clientSet)\n\tif err != nil {\n\t\tt.Fatalf(\"Error creating \
@@ -488,7 +487,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suites_are_named_once_and_have_a_package_and_a_home() {
+    fn suites_have_unique_names_a_package_and_a_server() {
         for (at, suite) in SUITES.iter().enumerate() {
             assert!(
                 !suite.packages.is_empty() && !suite.servers.is_empty() && suite.timeout_minutes > 0,

@@ -39,11 +39,11 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Whether the real control plane is selected for this process.
 pub fn is_chosen() -> bool {
-    match std::env::var("PHALANX_HOME") {
+    match std::env::var("PHALANX_TEST_CLUSTER") {
         Err(_) => false,
-        Ok(home) if home.is_empty() || home == "embedded" => false,
-        Ok(home) if home == "kube" => true,
-        Ok(home) => panic!("PHALANX_HOME={home}: must be embedded or kube; `cargo xtask kube test` sets it"),
+        Ok(name) if name.is_empty() || name == "embedded" => false,
+        Ok(name) if name == "kube" => true,
+        Ok(name) => panic!("PHALANX_TEST_CLUSTER={name}: must be embedded or kube; `cargo xtask kube test` sets it"),
     }
 }
 

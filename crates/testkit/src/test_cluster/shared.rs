@@ -19,7 +19,7 @@ const SEED: u64 = 17;
 const NODES: u32 = 16;
 
 /// Runs a test in its own namespace, with all components and enough nodes: on the paused clock, or with
-/// `PHALANX_HOME=kube` on a control plane that it shares with concurrent tests.
+/// `PHALANX_TEST_CLUSTER=kube` on a control plane that it shares with concurrent tests.
 pub fn on_shared_test_cluster<T>(scenario: impl AsyncFnOnce(TestCluster) -> T) -> T {
     if !kube_control_plane::is_chosen() {
         return crate::on_paused_clock(async {
