@@ -186,14 +186,14 @@ async fn call_with_timeout<S, B>(mut server: S, request: Request<B>, timeout: Du
 where
     S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
 {
-    let what = format!("{} {}", request.method(), request.uri().path());
+    let (method, uri) = (request.method().clone(), request.uri().clone());
     // The request is dropped after a panic, and its shared state is behind locks that detect poisoning.
     let response = AssertUnwindSafe(async move { server.call(request).await }).catch_unwind();
     match tokio::time::timeout(timeout, response).await {
         Ok(Ok(Ok(response))) => response,
         Ok(Ok(Err(never))) => match never {},
         Ok(Err(_)) => {
-            tracing::error!("{what}: the request made the server panic");
+            tracing::error!("{method} {}: the request made the server panic", uri.path());
             Status::internal("the request made the server panic; see the log of the server").into_response()
         }
         Err(_) => {
