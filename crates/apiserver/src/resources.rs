@@ -12,6 +12,7 @@ mod jobs;
 mod leases;
 mod namespaces;
 mod nodes;
+mod persistent_volume_claims;
 mod pods;
 mod pod_disruption_budgets;
 mod pod_groups;
@@ -32,6 +33,7 @@ const RESOURCES: &[fn() -> Resource] = &[
     nodes::resource,
     pods::resource,
     events::resource,
+    persistent_volume_claims::resource,
     events::resource_of_events_group,
     jobs::resource,
     cron_jobs::resource,

@@ -135,6 +135,12 @@ pub const POD: &ApiResource =
 pub const EVENT: &ApiResource =
     &ApiResource { short_names: &["ev"], ..ApiResource::new("", "Event", "events", "event") };
 
+/// PersistentVolumeClaims.
+pub const PERSISTENT_VOLUME_CLAIM: &ApiResource = &ApiResource {
+    short_names: &["pvc"],
+    ..ApiResource::new("", "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim")
+};
+
 /// The same Events in their newer form.
 pub const EVENTS_GROUP_EVENT: &ApiResource =
     &ApiResource { group: "events.k8s.io", versions: &[], converted_versions: &["v1"], ..*EVENT };
@@ -196,6 +202,7 @@ pub const ALL: &[&ApiResource] = &[
     NODE,
     POD,
     EVENT,
+    PERSISTENT_VOLUME_CLAIM,
     EVENTS_GROUP_EVENT,
     JOB,
     CRON_JOB,

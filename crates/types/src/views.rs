@@ -9,6 +9,7 @@ mod job;
 mod meta;
 mod namespace;
 mod node;
+mod persistent_volume_claim;
 mod pod;
 mod pod_disruption_budget;
 mod pod_group;
@@ -22,6 +23,10 @@ pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedPod
 pub use meta::{Condition, Index, MetaView, ObjectKey, OwnerRef, View};
 pub use namespace::{NamespaceSpecView, NamespaceStatusView, NamespaceView};
 pub use node::{ImageView, NodeSpecView, NodeStatusView, NodeView};
+pub use persistent_volume_claim::{
+    ClaimRequestsView, ClaimResourcesView, PersistentVolumeClaimSpecView, PersistentVolumeClaimStatusView,
+    PersistentVolumeClaimView,
+};
 pub use pod::{
     AffinityView, CONTROLLER_UID_LABEL, ContainerRunningView, ContainerStateView, ContainerStatusView,
     ContainerTerminatedView, ContainerView, PodPhase, PodSpecView, PodStatusView, PodView, PortView, ResourcesView,
