@@ -99,6 +99,6 @@ mod tests {
         );
         assert!(bound.metadata.is_deleting());
         let new = PersistentVolumeClaimView::decode(br#"{"metadata": {"name": "data"}}"#).unwrap();
-        assert_eq!((new.selected_node(), new.spec.storage_class_name), (None, None));
+        assert_eq!((new.selected_node(), &new.spec.storage_class_name), (None, &None));
     }
 }
