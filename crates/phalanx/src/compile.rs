@@ -6,15 +6,17 @@ mod annotate; // adds the notes to the lines of the YAML
 
 use std::collections::BTreeSet;
 
-use api::batch::scheduling::{JobIntent, item_for_job, job_from_cron_job};
+use api::Timestamp;
+use api::batch::scheduling::{JobIntent, item_for_job};
 use api::conversion::normalize_drafts;
 use api::gates::Gates;
 use api::job_set::{self, JobSet};
 use api::metadata::names;
-use api::views::{JobView, View};
+use api::views::{CronJobView, JobView, View};
+use controllers::cronjob::template;
 use controllers::job::ChildOwners;
 use controllers::job::scheduling::{compile_objects, no_objects_reason};
-use k8s_openapi::api::batch::v1::CronJob;
+use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -29,8 +31,8 @@ use notes::CompileOrigin;
 
 /// Used instead of the uid that a server would assign.
 const PLACEHOLDER_UID: &str = "00000000-0000-0000-0000-000000000000";
-/// Used instead of the minute in the name of a Job of a CronJob.
-const PLACEHOLDER_MINUTE: &str = "0";
+/// Used instead of the time of the schedule for which a CronJob creates a Job.
+const PLACEHOLDER_TIME: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// `phalanx compile`: returns the exit code.
 pub fn command(args: &CompileArgs) -> u8 {
@@ -118,11 +120,10 @@ fn job(manifest: &Manifest, mut job: Value) -> Result<String, Vec<Problem>> {
 
 fn cron_job(manifest: &Manifest, document: Value) -> Result<String, Vec<Problem>> {
     let problem = |message: String| vec![manifest.problem("spec.jobTemplate.spec.scheduling", &message)];
-    let cron_job: CronJob = serde_json::from_value(document).map_err(|error| problem(error.to_string()))?;
-    let name = format!("{}-{PLACEHOLDER_MINUTE}", cron_job.metadata.name.as_deref().unwrap_or_default());
-    let mut job =
-        serde_json::to_value(job_from_cron_job(&cron_job, &name)).map_err(|error| problem(error.to_string()))?;
+    let cron_job = CronJobView::decode(document.to_string().as_bytes()).map_err(|error| problem(error.to_string()))?;
+    let mut job = template::job(&cron_job, PLACEHOLDER_TIME, &TimeZone::UTC);
     job["metadata"]["uid"] = PLACEHOLDER_UID.into();
+    let name = template::job_name(&cron_job.metadata, PLACEHOLDER_TIME);
     let introduction = format!(": each of its Jobs, as if {name} with uid {PLACEHOLDER_UID} were one");
     objects_of_job(&job, &introduction, CompileOrigin::job_of_cron_job).map_err(problem)
 }

@@ -1,10 +1,9 @@
-//! The mapping of a Job, and of the Jobs of a CronJob, to an item of the workload builder. Validation, the Job
+//! The mapping of a Job to an item of the workload builder. Validation, the Job
 //! controller and `phalanx compile` all use it, so that they agree.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::batch::v1::{CronJob, Job, JobSchedulingConfiguration};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::api::batch::v1::{Job, JobSchedulingConfiguration};
 use workloadbuilder::field::Path;
 use workloadbuilder::{
     Blocks, DisruptionModeKind, PodGroupBlocks, PolicyKind, SchedulingConfig, SchedulingPolicy, WorkloadItem, names,
@@ -146,41 +145,16 @@ pub fn job_blocks(scheduling: Option<&JobSchedulingConfiguration>) -> Blocks {
     })
 }
 
-/// The Job called `name` that a CronJob creates. It is a root like other Jobs: a CronJob has no Workload.
-pub fn job_from_cron_job(cron_job: &CronJob, name: &str) -> Job {
-    let (template, owner_metadata) = (cron_job.spec.job_template.clone(), &cron_job.metadata);
-    let metadata = template.metadata.unwrap_or_default();
-    Job {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: owner_metadata.namespace.clone(),
-            labels: metadata.labels,
-            annotations: metadata.annotations,
-            owner_references: Some(vec![OwnerReference {
-                api_version: "batch/v1".to_owned(),
-                kind: "CronJob".to_owned(),
-                name: owner_metadata.name.clone().unwrap_or_default(),
-                uid: owner_metadata.uid.clone().unwrap_or_default(),
-                controller: Some(true),
-                block_owner_deletion: Some(true),
-            }]),
-            ..ObjectMeta::default()
-        },
-        spec: template.spec,
-        status: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use k8s_openapi::api::batch::v1::{CronJob, Job};
+    use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::{Value, json};
     use workloadbuilder::{BuildOptions, Builder, DisruptionMode, SchedulingPolicy, names};
 
-    use super::{JOB_DISRUPTION_MODES, JOB_POLICIES, JobIntent, item_for_job, job_from_cron_job};
+    use super::{JOB_DISRUPTION_MODES, JOB_POLICIES, JobIntent, item_for_job};
     use crate::gates::{AutoGang, Gate, Gates};
     use crate::scheduling::validation::{pod_group, workload};
     use crate::views::{JobView, View};
@@ -349,24 +323,5 @@ mod tests {
             errors,
             ["spec.scheduling.schedulingPolicy: Forbidden: the Elastic scheduling policy is not allowed"]
         );
-    }
-
-    #[test]
-    fn job_of_a_cron_job_has_the_scheduling_of_its_template() {
-        let cron_job: CronJob = serde_json::from_value(json!({
-            "metadata": {"name": "nightly", "namespace": "ml", "uid": "c1"},
-            "spec": {"schedule": "@daily", "jobTemplate": {
-                "metadata": {"labels": {"a": "b"}},
-                "spec": {"parallelism": 3, "scheduling": {"schedulingPolicy": {"gang": {}}}, "template": {}},
-            }},
-        }))
-        .expect("a CronJob");
-        let job = job_from_cron_job(&cron_job, "nightly-1");
-        assert_eq!((job.metadata.name.as_deref(), job.metadata.namespace.as_deref()), (Some("nightly-1"), Some("ml")));
-        assert_eq!(job.metadata.labels.as_ref().map(|labels| labels["a"].as_str()), Some("b"));
-        assert_eq!(job.metadata.owner_references.as_ref().map(|owners| owners[0].uid.as_str()), Some("c1"));
-        let item = item_for_job(JobIntent::from(&job));
-        assert_eq!(item.name, "nightly-1-pgt-0");
-        assert_eq!(item.resolve().policy, Some(SchedulingPolicy::Gang { min_count: Some(3) }));
     }
 }
