@@ -21,11 +21,12 @@ pub mod pki; // certificates and the token: created, stored, renewed
 pub mod kubeconfig; // the administrator's kubeconfig
 pub mod private_file; // files that only their owner can read, written atomically
 
-use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -107,11 +108,20 @@ struct EdgeContext {
 
 /// Serves connections until `stop`. Then watches end at once, and running requests have [`EdgeLimits::drain_timeout`]
 /// to end.
-pub async fn serve(
+pub fn serve(
     listener: TcpListener,
     server: ApiServer,
     config: Config,
-    stop: impl Future<Output = ()>,
+    stop: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, Result<(), PkiError>> {
+    serve_until(listener, server, config, stop).boxed()
+}
+
+async fn serve_until(
+    listener: TcpListener,
+    server: ApiServer,
+    config: Config,
+    stop: BoxFuture<'static, ()>,
 ) -> Result<(), PkiError> {
     let Config { pki, limits } = config;
     let tls = TlsAcceptor::from(Arc::new(connection::tls_config(&pki)?));

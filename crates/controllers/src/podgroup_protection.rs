@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use api::scheduling::PROTECTION_FINALIZER;
 use api::views::{CompositePodGroupView, MetaView, ObjectKey, PodGroupView, PodView, View};
-use futures::future::join4;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join4};
 use runtime::{Backoff, Cache, CacheChange, WorkQueue, WorkResult, log_retry, reconcile_span};
 use tracing::Instrument;
 
@@ -57,7 +58,11 @@ impl GroupKey {
 }
 
 /// Runs the controller for ever.
-pub async fn run(ctx: PodGroupProtectionContext) {
+pub fn run(ctx: PodGroupProtectionContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: PodGroupProtectionContext) {
     ctx.composite_pod_groups.wait_for_sync().await;
     ctx.pod_groups.wait_for_sync().await;
     ctx.pods.wait_for_sync().await;

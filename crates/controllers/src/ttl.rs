@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use api::views::{JobView, ObjectKey, View};
 use api::{Clock, Timestamp};
-use futures::future::join3;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join3};
 use jiff::SignedDuration;
 use kube::Error;
 use runtime::request::{delete, get};
@@ -48,7 +49,11 @@ enum ExpiryStep {
 }
 
 /// Runs the controller for ever.
-pub async fn run(ctx: TtlContext) {
+pub fn run(ctx: TtlContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: TtlContext) {
     ctx.jobs.wait_for_sync().await;
     let queue = WorkQueue::with_metrics(RETRY, ctx.metrics.queue("ttl_jobs_to_delete"));
     join3(watch(&ctx, &queue), requeue_on_clock_change(&ctx, &queue), work(&ctx, &queue)).await;

@@ -30,8 +30,8 @@ impl Caches {
     /// The cache of a kind. Panics if no control loop declares that it reads the kind: its objects would never be
     /// listed.
     pub fn get<V: View>(&self) -> &Cache<V> {
-        let cache = self.0.get(&CachedKind::of::<V>()).and_then(|cache| cache.as_any().downcast_ref());
-        cache.unwrap_or_else(|| {
+        let cache = self.0.iter().find(|(kind, _)| kind.resource == V::RESOURCE);
+        cache.and_then(|(_, cache)| cache.as_any().downcast_ref()).unwrap_or_else(|| {
             let view = std::any::type_name::<V>();
             panic!("no cache of {}: no control loop has CachedKind::of::<{view}>() in `reads`", V::RESOURCE.plural)
         })

@@ -11,7 +11,6 @@ use api::views::{
     PodView, WorkloadView,
 };
 use apiserver::request::Verb::{Create, Delete, DeleteCollection, Get, List, Patch, Update};
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::collections::BTreeSet;
 
@@ -79,7 +78,7 @@ fn start_nodes(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'
         recorder: process.recorder(this, "kubelet"),
         config: process.config.nodes,
     };
-    nodes::run(context).boxed()
+    nodes::run(context)
 }
 
 /// The scheduler.
@@ -125,7 +124,7 @@ fn start_scheduler(process: &mut Process, this: &'static ControlLoop) -> BoxFutu
         metrics: process.config.metrics.scheduler.clone(),
         monitor: process.bind_monitor.clone(),
     };
-    scheduler::run(context).boxed()
+    scheduler::run(context)
 }
 
 fn scheduler_config(process: &Process) -> scheduler::Config {
@@ -194,7 +193,7 @@ fn start_job(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'st
         gates: process.config.gates,
         metrics: process.controller_metrics(),
     };
-    controllers::job::run(context).boxed()
+    controllers::job::run(context)
 }
 
 /// The CronJob controller.
@@ -227,7 +226,7 @@ fn start_cron_job(process: &mut Process, this: &'static ControlLoop) -> BoxFutur
         config: controllers::cronjob::Config::default(),
         metrics: process.controller_metrics(),
     };
-    controllers::cronjob::run(context).boxed()
+    controllers::cronjob::run(context)
 }
 
 /// The controller of `ttlSecondsAfterFinished`.
@@ -249,7 +248,7 @@ fn start_ttl(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'st
         clock: process.clock.clone(),
         metrics: process.controller_metrics(),
     };
-    controllers::ttl::run(context).boxed()
+    controllers::ttl::run(context)
 }
 
 /// The garbage collector.
@@ -291,7 +290,7 @@ fn start_gc(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'sta
         .with_cache(&process.cache::<CompositePodGroupView>(this))
         .with_cache(&process.cache::<PodGroupView>(this))
         .with_cache(&process.cache::<PodView>(this));
-    controllers::gc::run(context).boxed()
+    controllers::gc::run(context)
 }
 
 /// The pod garbage collector.
@@ -318,7 +317,7 @@ fn start_pod_gc(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<
         config: process.config.pod_gc.clone(),
         metrics: process.controller_metrics(),
     };
-    controllers::podgc::run(context).boxed()
+    controllers::podgc::run(context)
 }
 
 /// The controller of PodDisruptionBudgets.
@@ -346,7 +345,7 @@ fn start_disruption(process: &mut Process, this: &'static ControlLoop) -> BoxFut
         clock: process.clock.clone(),
         metrics: process.controller_metrics(),
     };
-    controllers::disruption::run(context).boxed()
+    controllers::disruption::run(context)
 }
 
 /// The controller that keeps PodGroups in use.
@@ -376,7 +375,7 @@ fn start_pod_group_protection(process: &mut Process, this: &'static ControlLoop)
         pods: process.cache(this),
         metrics: process.controller_metrics(),
     };
-    controllers::podgroup_protection::run(context).boxed()
+    controllers::podgroup_protection::run(context)
 }
 
 /// The namespace controller. It deletes objects of every namespaced kind that the server has.
@@ -407,7 +406,7 @@ fn start_namespace(process: &mut Process, this: &'static ControlLoop) -> BoxFutu
         config: controllers::namespace::Config::default(),
         metrics: process.controller_metrics(),
     };
-    controllers::namespace::run(context).boxed()
+    controllers::namespace::run(context)
 }
 
 #[cfg(test)]

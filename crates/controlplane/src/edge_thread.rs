@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use apiserver::ApiServer;
 use apiserver::edge::{self, Config};
+use futures::FutureExt;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -58,7 +59,7 @@ fn run(runtime: Runtime, listener: TcpListener, server: ApiServer, config: Confi
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         // A dropped sender also means stop.
-        let stop = async { drop(stopped.await) };
+        let stop = async { drop(stopped.await) }.boxed();
         edge::serve(listener, server, config, stop).await.map_err(std::io::Error::other)
     });
     if let Err(error) = served {

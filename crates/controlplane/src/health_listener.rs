@@ -12,7 +12,8 @@ use std::time::Duration;
 use api::gates::{Gate, Gates};
 use apiserver::{Body, Health};
 use bytes::Bytes;
-use futures::{StreamExt, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -35,7 +36,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const SCHEDULER_PATHS: [&str; 2] = [QUEUE_PATH, EXPLAIN_PATH];
 
 /// Serves `listener` for ever.
-pub async fn serve(listener: TcpListener, ctx: HealthContext) {
+pub fn serve(listener: TcpListener, ctx: HealthContext) -> BoxFuture<'static, ()> {
+    serve_forever(listener, ctx).boxed()
+}
+
+async fn serve_forever(listener: TcpListener, ctx: HealthContext) {
     let connections = stream::unfold(listener, |listener| async {
         loop {
             match listener.accept().await {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use api::{Clock, Random};
 use apiserver::{Health, Identity};
-use futures::future::join_all;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use nodes::cluster::Cluster;
 use runtime::election::{self, Election, Fence, LeadershipState};
 use runtime::{Backoff, Capabilities, ListWatchConfig, Reachability, request};
@@ -49,7 +50,17 @@ impl RemoteComponents {
     /// or, with leader election, could run. [`RemoteComponents::follow_election`] starts them on the leader.
     ///
     /// A server that cannot be reached is retried; `health` and the log report it.
-    pub async fn start(
+    pub fn start(
+        clock: Arc<dyn Clock>,
+        random: Random,
+        client: kube::Client,
+        health: Health,
+        config: Config,
+    ) -> BoxFuture<'static, RemoteComponents> {
+        RemoteComponents::start_all(clock, random, client, health, config).boxed()
+    }
+
+    async fn start_all(
         clock: Arc<dyn Clock>,
         random: Random,
         client: kube::Client,
@@ -169,7 +180,11 @@ impl RemoteComponents {
 
     /// Waits for a change of leadership, and starts or stops the components; without leader election it waits for
     /// ever.
-    pub async fn follow_election(&mut self) {
+    pub fn follow_election(&mut self) -> BoxFuture<'_, ()> {
+        self.apply_leadership_change().boxed()
+    }
+
+    async fn apply_leadership_change(&mut self) {
         let Some(candidacy) = &mut self.candidacy else { return std::future::pending().await };
         // The task that sends lives as long as the process.
         if candidacy.leadership.changed().await.is_err() {
@@ -191,7 +206,11 @@ impl RemoteComponents {
     }
 
     /// Aborts every task, and returns when all have ended.
-    pub async fn stop(self) {
+    pub fn stop(self) -> BoxFuture<'static, ()> {
+        self.stop_all().boxed()
+    }
+
+    async fn stop_all(self) {
         let clock = Arc::clone(&self.process.clock);
         self.process.stop().await;
         // Only now that no component writes any more.

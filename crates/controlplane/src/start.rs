@@ -8,6 +8,7 @@ use api::views::View;
 use api::{Clock, Random};
 use apiserver::{ApiServer, ExtensionResponse, Identity};
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use runtime::{Cache, ListWatchConfig};
 use scheduler::{QueryResponse, SchedulerHandle};
 use store::{Committer, Store};
@@ -73,7 +74,14 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts server, caches, nodes, then the components; returns when all of them run.
-    pub async fn start(environment: ControlPlaneEnvironment, config: Config) -> Result<ControlPlane, StartError> {
+    pub fn start(
+        environment: ControlPlaneEnvironment,
+        config: Config,
+    ) -> BoxFuture<'static, Result<ControlPlane, StartError>> {
+        ControlPlane::start_all(environment, config).boxed()
+    }
+
+    async fn start_all(environment: ControlPlaneEnvironment, config: Config) -> Result<ControlPlane, StartError> {
         let ControlPlaneEnvironment { clock, random, store, committer } = environment;
         let mut server = ApiServer::new(apiserver::Config {
             store,

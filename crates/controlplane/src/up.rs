@@ -9,6 +9,8 @@ use std::time::Duration;
 use api::{Clock, Random};
 use apiserver::edge::pki::{Pki, PkiError};
 use apiserver::edge::{self, kubeconfig, private_file};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use nodes::cluster::Cluster;
 use scheduler::CoreMode;
@@ -194,7 +196,11 @@ impl ServerProcess {
     }
 
     /// Returns once `/readyz` responds with 200 to a client that connects like any other.
-    pub async fn wait_until_ready(&self) -> Result<(), UpError> {
+    pub fn wait_until_ready(&self) -> BoxFuture<'_, Result<(), UpError>> {
+        self.poll_readyz().boxed()
+    }
+
+    async fn poll_readyz(&self) -> Result<(), UpError> {
         let deadline = Instant::now() + READY_TIMEOUT;
         let mut poll = READY_POLL;
         loop {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use api::views::{NodeView, PodView, View};
 use api::{Clock, Timestamp};
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use kube::Client;
 use runtime::request::{self, PatchKind, WriteResponse};
 use runtime::{Backoff, Cache, EventKind, ObjectRef, Recorder, is_conflict, is_not_found, is_retriable};
@@ -53,7 +54,11 @@ impl Default for Config {
 ///
 /// Upstream: a kubelet also writes an Event for every image, container and kill. Ours does not repeat the status in Events,
 /// because they would be most of the writes of a large gang.
-pub async fn run(ctx: KubeletContext) {
+pub fn run(ctx: KubeletContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: KubeletContext) {
     let KubeletContext { client, pods, nodes, clock, recorder, config } = ctx;
     let mut pod_changes = pods.subscribe();
     let mut node_changes = nodes.subscribe();

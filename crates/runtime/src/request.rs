@@ -10,6 +10,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
 use kube::client::Body;
@@ -150,8 +152,8 @@ pub async fn catch_up<V: View>(client: &Client, cache: &Cache<V>, key: &ObjectKe
 
 /// Sends `request` and returns the body of the response, or its `Status` as an error. Without a response within
 /// [`DEADLINE`] it is unknown whether the server applied the request.
-pub(crate) async fn send(client: &Client, request: Request<Body>) -> Result<Bytes, Error> {
-    with_deadline(DEADLINE, exchange(client, request)).await
+pub(crate) fn send(client: &Client, request: Request<Body>) -> BoxFuture<'_, Result<Bytes, Error>> {
+    with_deadline(DEADLINE, exchange(client, request)).boxed()
 }
 
 /// The result of `work`, or an error if the server does not respond within `deadline`.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use api::views::PodView;
 use api::{Clock, Random};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::Client;
 use runtime::{Cache, ListWatchConfig, Recorder, list_and_watch};
 use scheduler_core::profile::UnsupportedPluginKind;
@@ -80,7 +82,11 @@ impl Builder {
     }
 
     /// Places pods. Never returns.
-    pub async fn run(self) {
+    pub fn run(self) -> BoxFuture<'static, ()> {
+        self.run_forever().boxed()
+    }
+
+    async fn run_forever(self) {
         let Builder { client, clock, random, config, handle, metrics } = self;
         let (recorder, events) = Recorder::new(config.name(), client.clone(), clock.clone(), random.clone());
         let context = SchedulerContext {

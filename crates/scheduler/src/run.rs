@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use api::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView};
 use api::{Clock, Timestamp};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::Client;
 use runtime::{Cache, Cursor, Recorder, failure, is_not_found};
 use scheduler_core::{
@@ -97,7 +99,11 @@ pub struct SchedulerContext {
 }
 
 /// Places pods. Never returns.
-pub async fn run(context: SchedulerContext) {
+pub fn run(context: SchedulerContext) -> BoxFuture<'static, ()> {
+    run_forever(context).boxed()
+}
+
+async fn run_forever(context: SchedulerContext) {
     // Refusals of an earlier scheduler do not hold any more.
     context.handle.clear();
     // A core that knows half of the nodes would refuse units that fit.

@@ -7,6 +7,8 @@
 use std::time::Duration;
 
 use api::Timestamp;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use store::{ObjectWrite, Op, Precondition, StoreKey, StoredObject};
 
 use crate::resources::object::ApiObject;
@@ -26,17 +28,20 @@ const BACKLOG_SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
 impl ApiServer {
     /// Deletes expired objects, forever. The process of the server runs it as a task.
-    pub async fn expire(self) {
-        let server = self.state();
-        loop {
-            let swept = sweep(server, server.clock.now()).await;
-            let pause = if swept == MAX_SWEEP_OBJECTS {
-                BACKLOG_SWEEP_INTERVAL
-            } else {
-                until_next(server, server.clock.now())
-            };
-            tokio::time::sleep(pause).await;
+    pub fn expire(self) -> BoxFuture<'static, ()> {
+        async move {
+            let server = self.state();
+            loop {
+                let swept = sweep(server, server.clock.now()).await;
+                let pause = if swept == MAX_SWEEP_OBJECTS {
+                    BACKLOG_SWEEP_INTERVAL
+                } else {
+                    until_next(server, server.clock.now())
+                };
+                tokio::time::sleep(pause).await;
+            }
         }
+        .boxed()
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use api::Timestamp;
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::stream;
+use futures::{FutureExt, StreamExt};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
@@ -50,7 +50,7 @@ pub async fn serve(limits: EdgeLimits) -> TestEdge {
     let (stop, stopped) = oneshot::channel();
     let config = Config { pki: pki.clone(), limits };
     let server = test_server().server;
-    let stopped = async { drop(stopped.await) };
+    let stopped = async { drop(stopped.await) }.boxed();
     let task = tokio::spawn(async move { edge::serve(listener, server, config, stopped).await.unwrap() });
     TestEdge { address, pki, stop, task }
 }

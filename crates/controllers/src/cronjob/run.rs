@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{CronJobView, JobView, ObjectKey, OwnerRef, View};
-use futures::future::join4;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join4};
 use kube::Error;
 use runtime::{
     CacheChange, Cursor, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, wait_for_clock_step,
@@ -21,7 +22,11 @@ use super::observe::{ReconcileMemory, observe};
 const MAX_STEPS: usize = 16;
 
 /// Runs the CronJob controller for ever.
-pub async fn run(ctx: CronJobContext) {
+pub fn run(ctx: CronJobContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: CronJobContext) {
     ctx.cron_jobs.wait_for_sync().await;
     ctx.jobs.wait_for_sync().await;
     let queue = WorkQueue::with_metrics(ctx.config.retry, ctx.metrics.queue("cronjob"));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use api::views::{ObjectKey, PodDisruptionBudgetView, PodView, View};
-use futures::future::join3;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join3};
 use runtime::{CacheChange, EventKind, ObjectRef, WorkQueue, WorkResult, log_retry, reconcile_span};
 use tracing::Instrument;
 
@@ -12,7 +13,11 @@ use super::execute::write_status;
 use super::{BATCH_PERIOD, DisruptionContext, RETRY, WORKERS};
 
 /// Runs the controller for ever.
-pub async fn run(ctx: DisruptionContext) {
+pub fn run(ctx: DisruptionContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: DisruptionContext) {
     ctx.budgets.wait_for_sync().await;
     ctx.pods.wait_for_sync().await;
     let queue = WorkQueue::with_metrics(RETRY, ctx.metrics.queue("disruption"));

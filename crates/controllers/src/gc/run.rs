@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use api::kinds::{self, ApiResource};
 use api::views::{ObjectKey, OwnerRef};
-use futures::future::{join, join_all};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join, join_all};
 use futures::stream::{self, StreamExt};
 use kube::{Client, Error};
 use runtime::{Backoff, WorkQueue, WorkResult, log_retry, reconcile_span};
@@ -28,7 +29,11 @@ struct Collector {
 }
 
 /// Runs the garbage collector for ever.
-pub async fn run(ctx: GcContext) {
+pub fn run(ctx: GcContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: GcContext) {
     let GcContext { client, mut kinds, metrics } = ctx;
     // An owner whose kind is still being listed would be looked up for nothing.
     join_all(kinds.iter_mut().map(|kind| &mut kind.synced)).await;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use api::views::{JobView, MetaView, NamespaceView, ObjectKey, OwnerRef, PodGroupView, PodView, View, WorkloadView};
-use futures::future::{join4, join5};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join4, join5};
 use runtime::{CacheChange, Capabilities, Cursor, Pace, WorkQueue, WorkResult, reconcile_span, wait_for_clock_step};
 use tracing::{Instrument, Span};
 
@@ -49,7 +50,11 @@ impl WorkKey {
 }
 
 /// Runs the Job controller for ever.
-pub async fn run(ctx: JobContext) {
+pub fn run(ctx: JobContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: JobContext) {
     ctx.jobs.wait_for_sync().await;
     ctx.pods.wait_for_sync().await;
     ctx.workloads.wait_for_sync().await;

@@ -2,7 +2,8 @@
 
 use api::clock::rfc3339;
 use api::views::{Condition, NamespaceView, ObjectKey, View};
-use futures::future::join;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join};
 use kube::{Client, Error};
 use runtime::request::{get, patch, put};
 use runtime::{CacheChange, PatchKind, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span};
@@ -15,7 +16,11 @@ use super::decide::{FINALIZER, NamespaceStep, awaits_finalize, conditions, next_
 use super::kinds::discover;
 
 /// Runs the controller for ever.
-pub async fn run(ctx: NamespaceContext) {
+pub fn run(ctx: NamespaceContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: NamespaceContext) {
     ctx.namespaces.wait_for_sync().await;
     let queue = WorkQueue::with_metrics(ctx.config.recheck, ctx.metrics.queue("namespace"));
     join(watch(&ctx, &queue), work(&ctx, &queue)).await;

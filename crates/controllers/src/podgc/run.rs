@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{NodeView, ObjectKey, PodView, View};
-use futures::future::join3;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join3};
 use kube::Error;
 use runtime::request::get;
 use runtime::{CacheChange, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span};
@@ -47,7 +48,11 @@ impl PodGcTask {
 }
 
 /// Runs the collector for ever.
-pub async fn run(ctx: PodGcContext) {
+pub fn run(ctx: PodGcContext) -> BoxFuture<'static, ()> {
+    run_forever(ctx).boxed()
+}
+
+async fn run_forever(ctx: PodGcContext) {
     ctx.nodes.wait_for_sync().await;
     ctx.pods.wait_for_sync().await;
     let (queue, missing) = (
