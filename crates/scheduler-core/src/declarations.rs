@@ -16,8 +16,7 @@ use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::cluster_events::ClusterEvents;
 use crate::filters::{Filter, LoadAssumption, NO_LIMIT, PluginKind};
-use crate::plugins;
-use crate::profile::FilterPlugin;
+use crate::profile::{FilterPlugin, PluginArgs};
 use crate::requests::Usage;
 
 /// How a filter violates its declarations.
@@ -97,8 +96,19 @@ pub enum DeclarationViolation {
 
 /// Checks a filter on `cases` generated clusters; the same seed gives the same clusters. Generated pods and nodes
 /// have labels and annotations with the keys and values in `words`, and everything that the built-in filters read.
+/// A built-in filter has its default arguments.
 pub fn check(
     filter: &FilterPlugin,
+    words: &[(&str, &str)],
+    seed: u64,
+    cases: usize,
+) -> Result<(), DeclarationViolation> {
+    check_with(filter, &PluginArgs::default(), words, seed, cases)
+}
+
+fn check_with(
+    filter: &FilterPlugin,
+    args: &PluginArgs,
     words: &[(&str, &str)],
     seed: u64,
     cases: usize,
@@ -106,7 +116,7 @@ pub fn check(
     let mut generator = ClusterGenerator { random: Random::seeded(seed), words: words.to_vec() };
     (0..cases).try_for_each(|_| {
         let mut cluster = Cluster::default();
-        let filter = plugins::filter(filter, &mut cluster);
+        let filter = filter.prepare(args, &mut cluster);
         generator.try_case(&*filter, cluster)
     })
 }
@@ -339,8 +349,8 @@ mod tests {
 
     use k8s_openapi::api::core::v1 as core;
 
-    use super::{DeclarationViolation, check};
-    use crate::profile::{FilterPlugin, FitArgs, NodeAffinityArgs};
+    use super::{DeclarationViolation, check, check_with};
+    use crate::profile::{FilterPlugin, FitArgs, NodeAffinityArgs, PluginArgs};
     use crate::{
         Class, ClusterEvents, Filter, LoadAssumption, NO_LIMIT, NodeRef, NodeRefs, PluginKind, PodSpecFields, Profile,
         ReadSet, Reason,
@@ -361,11 +371,15 @@ mod tests {
             }),
             ..core::NodeAffinity::default()
         };
-        let mut filters = Profile::default().filters;
-        filters.push(FilterPlugin::NodeResourcesFit(ignoring));
-        filters.push(FilterPlugin::NodeAffinity(NodeAffinityArgs { added_affinity: Some(added) }));
-        for filter in filters {
-            assert_eq!(check(&filter, &[], 1, 1000), Ok(()), "{filter:?}");
+        let with_args = PluginArgs {
+            fit: ignoring,
+            node_affinity: NodeAffinityArgs { added_affinity: Some(added) },
+            ..PluginArgs::default()
+        };
+        for args in [PluginArgs::default(), with_args] {
+            for filter in Profile::default().filters {
+                assert_eq!(check_with(&filter, &args, &[], 1, 1000), Ok(()), "{} with {args:?}", filter.name());
+            }
         }
     }
 

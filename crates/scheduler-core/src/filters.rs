@@ -11,18 +11,75 @@ mod resources;
 mod taints;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-pub(crate) use host_ports::HostPorts;
-pub(crate) use node_affinity::{NodeAffinity, term_matches};
-pub(crate) use node_name::NodeName;
-pub(crate) use node_unschedulable::NodeUnschedulable;
+use host_ports::HostPorts;
+use node_affinity::NodeAffinity;
+pub(crate) use node_affinity::term_matches;
+use node_name::NodeName;
+use node_unschedulable::NodeUnschedulable;
 pub(crate) use resources::NodeResourcesFit;
-pub(crate) use taints::{Taints, tolerates};
+use taints::Taints;
+pub(crate) use taints::tolerates;
 
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceId};
 use crate::cluster_events::ClusterEvents;
+use crate::profile::PluginArgs;
 use crate::reads::ReadSet;
+
+/// A built-in filter, as a line of the table.
+#[derive(Debug)]
+pub struct BuiltInFilter {
+    /// Its name in configuration and explanations, which is kube-scheduler's.
+    pub name: &'static str,
+    /// Whether kube-scheduler's plugin needs its preFilter for its filter.
+    pub needs_pre_filter: bool,
+    /// The reasons it gives, except that a resource is insufficient.
+    reasons: &'static [Reason],
+    pub(crate) new: fn(&PluginArgs, &mut Cluster) -> Arc<dyn Filter>,
+}
+
+/// All built-in filters, in the order they are applied: static ones, then counted ones. Profiles, configuration and
+/// reports take names and order from here.
+pub static BUILT_IN_FILTERS: &[BuiltInFilter] = &[
+    BuiltInFilter {
+        name: "NodeName",
+        needs_pre_filter: false,
+        reasons: &[Reason::NODE_NAME],
+        new: |_, _| Arc::new(NodeName),
+    },
+    BuiltInFilter {
+        name: "NodeUnschedulable",
+        needs_pre_filter: false,
+        reasons: &[Reason::UNSCHEDULABLE],
+        new: |_, _| Arc::new(NodeUnschedulable),
+    },
+    BuiltInFilter {
+        name: "TaintToleration",
+        needs_pre_filter: false,
+        reasons: &[Reason::TAINTS],
+        new: |_, _| Arc::new(Taints),
+    },
+    BuiltInFilter {
+        name: "NodeAffinity",
+        needs_pre_filter: true,
+        reasons: &[Reason::NODE_AFFINITY, Reason::ADDED_AFFINITY],
+        new: |args, cluster| Arc::new(NodeAffinity::of(&args.node_affinity, cluster)),
+    },
+    BuiltInFilter {
+        name: "NodePorts",
+        needs_pre_filter: true,
+        reasons: &[Reason::HOST_PORTS],
+        new: |_, _| Arc::new(HostPorts),
+    },
+    BuiltInFilter {
+        name: "NodeResourcesFit",
+        needs_pre_filter: true,
+        reasons: &[Reason::TOO_MANY_PODS],
+        new: |args, _| Arc::new(NodeResourcesFit::of(&args.fit)),
+    },
+];
 
 /// Returns how many more pods of a class fit on a node.
 ///
@@ -145,21 +202,12 @@ impl Reason {
         if text.starts_with(RESERVED_FOR) {
             return Some("Reservation");
         }
-        let by = [
-            (Reason::NODE_NAME, "NodeName"),
-            (Reason::UNSCHEDULABLE, "NodeUnschedulable"),
-            (Reason::TAINTS, "TaintToleration"),
-            (Reason::NODE_AFFINITY, "NodeAffinity"),
-            (Reason::ADDED_AFFINITY, "NodeAffinity"),
-            (Reason::HOST_PORTS, "NodePorts"),
-            (Reason::TOO_MANY_PODS, "NodeResourcesFit"),
-            (Reason::NO_TOPOLOGY_LABEL, "TopologyPlacementGenerator"),
-            (Reason::DOMAIN_TOO_SMALL, "TopologyPlacementGenerator"),
-            (Reason::OTHER_DOMAIN, "TopologyPlacementGenerator"),
-        ];
-        by.iter()
-            .find(|(reason, _)| matches!(reason.0, ReasonKind::Text(other) if other == text))
-            .map(|(_, plugin)| *plugin)
+        let has_text = |reason: &Reason| matches!(reason.0, ReasonKind::Text(other) if other == text);
+        if [Reason::NO_TOPOLOGY_LABEL, Reason::DOMAIN_TOO_SMALL, Reason::OTHER_DOMAIN].iter().any(has_text) {
+            return Some("TopologyPlacementGenerator");
+        }
+        let filter = BUILT_IN_FILTERS.iter().find(|filter| filter.reasons.iter().any(has_text));
+        filter.map(|filter| filter.name)
     }
 
     pub(crate) fn insufficient(resource: ResourceId) -> Reason {
@@ -171,6 +219,25 @@ impl Reason {
             ReasonKind::Text(text) => text.to_owned(),
             ReasonKind::Insufficient(resource) => format!("Insufficient {}", cluster.resource_name(resource)),
             ReasonKind::Reserved => format!("{RESERVED_FOR}{}", cluster.reserved_for()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BUILT_IN_FILTERS, PluginKind};
+    use crate::cluster::Cluster;
+    use crate::profile::PluginArgs;
+
+    #[test]
+    fn the_table_has_the_names_of_the_filters_and_static_ones_first() {
+        let mut cluster = Cluster::default();
+        let mut is_counted = false;
+        for built_in in BUILT_IN_FILTERS {
+            let filter = (built_in.new)(&PluginArgs::default(), &mut cluster);
+            assert_eq!(filter.name(), built_in.name);
+            assert!(filter.kind() != PluginKind::Static || !is_counted, "{} comes too late", built_in.name);
+            is_counted = filter.kind() != PluginKind::Static;
         }
     }
 }

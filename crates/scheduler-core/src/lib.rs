@@ -55,7 +55,7 @@ pub use decision::{
     PriorityMismatch, Release, ReleaseReason, Unit, UnsupportedTerms,
 };
 pub use explanation::{QueueStatus, QueuedUnit, UnitExplanation};
-pub use filters::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
+pub use filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 pub use overcommit::Overcommit;
 pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
 pub use pods::ExclusionReason;
@@ -64,6 +64,6 @@ pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
 pub use reads::{PodSpecFields, ReadSet};
 pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
 pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
-pub use scores::{AllNodes, MAX_SCORE, Score, ScoreNormalization};
+pub use scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};
 pub use state::Core;
 pub use survey::Survey;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::classes::{Class, Term};
+use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::cluster_events::ClusterEvents;
-use crate::filters::{self, Filter, LoadAssumption, NO_LIMIT, PluginKind};
-use crate::profile::{FilterPlugin, FitArgs, FitStrategy, NodeAffinityArgs, Profile, ScorePlugin};
+use crate::filters::{Filter, LoadAssumption, NO_LIMIT, NodeResourcesFit, PluginKind};
+use crate::profile::Profile;
 use crate::reads::ReadSet;
-use crate::scores::{self, AllocationStrategy, MAX_SCORE, Score};
+use crate::scores::Score;
 
 /// The filters and scores of one profile.
 #[derive(Debug)]
@@ -22,17 +22,18 @@ pub(crate) struct Plugins {
     pub(crate) reads: ReadSet,
     pub(crate) scheduling_gates: bool,
     /// The resource filter of the profile, if it has one.
-    fit: Option<filters::NodeResourcesFit>,
+    fit: Option<NodeResourcesFit>,
 }
 
 impl Plugins {
     /// Interns the names in a profile.
     pub(crate) fn of(profile: &Profile, cluster: &mut Cluster) -> Plugins {
-        let mut filters: Vec<_> = profile.filters.iter().map(|plugin| filter(plugin, cluster)).collect();
+        let mut filters: Vec<_> = profile.filters.iter().map(|plugin| plugin.prepare(&profile.args, cluster)).collect();
         filters.sort_by_key(|filter| filter.kind() != PluginKind::Static);
-        let scores = profile.scores.iter().map(|(plugin, weight)| (score(plugin, cluster), *weight));
+        let scores = profile.scores.iter().map(|(plugin, weight)| (plugin.prepare(&profile.args, cluster), *weight));
         let scores: Vec<_> = scores.filter(|(_, weight)| *weight != 0).collect();
         let reads = filters.iter().map(|filter| filter.reads()).chain(scores.iter().map(|(score, _)| score.reads()));
+        let has_fit = profile.filters.iter().any(|plugin| plugin.is_built_in("NodeResourcesFit"));
         Plugins {
             scheduler_name: profile.scheduler_name.clone(),
             reads: reads.fold(ReadSet::default(), |all, own| all.union(&own)),
@@ -40,12 +41,12 @@ impl Plugins {
             filters,
             scores,
             scheduling_gates: profile.scheduling_gates,
-            fit: profile.filters.iter().find_map(fit),
+            fit: has_fit.then(|| NodeResourcesFit::of(&profile.args.fit)),
         }
     }
 
     /// The resource filter; none if pods need not fit into their node's resources.
-    pub(crate) fn fit(&self) -> Option<&filters::NodeResourcesFit> {
+    pub(crate) fn fit(&self) -> Option<&NodeResourcesFit> {
         self.fit.as_ref()
     }
 
@@ -93,65 +94,5 @@ impl Plugins {
             }
         }
         slots
-    }
-}
-
-fn fit(plugin: &FilterPlugin) -> Option<filters::NodeResourcesFit> {
-    match plugin {
-        FilterPlugin::NodeResourcesFit(args) => Some(filters::NodeResourcesFit::of(args)),
-        _ => None,
-    }
-}
-
-/// A filter with interned names.
-pub(crate) fn filter(plugin: &FilterPlugin, cluster: &mut Cluster) -> Arc<dyn Filter> {
-    match plugin {
-        FilterPlugin::NodeName => Arc::new(filters::NodeName),
-        FilterPlugin::NodeUnschedulable => Arc::new(filters::NodeUnschedulable),
-        FilterPlugin::TaintToleration => Arc::new(filters::Taints),
-        FilterPlugin::NodeAffinity(args) => {
-            let required =
-                added(args).and_then(|added| added.required_during_scheduling_ignored_during_execution.as_ref());
-            let terms = required.map(|any| Term::all_of(&any.node_selector_terms, &mut cluster.names));
-            Arc::new(filters::NodeAffinity { added: terms })
-        }
-        FilterPlugin::NodePorts => Arc::new(filters::HostPorts),
-        FilterPlugin::NodeResourcesFit(args) => Arc::new(filters::NodeResourcesFit::of(args)),
-        FilterPlugin::Custom(filter) => Arc::clone(filter),
-    }
-}
-
-fn score(plugin: &ScorePlugin, cluster: &mut Cluster) -> Arc<dyn Score> {
-    match plugin {
-        ScorePlugin::TaintToleration => Arc::new(scores::SoftTaints),
-        ScorePlugin::NodeAffinity(args) => {
-            let preferred =
-                added(args).and_then(|added| added.preferred_during_scheduling_ignored_during_execution.as_ref());
-            let terms = preferred.map(|terms| Term::weighted(terms, &mut cluster.names));
-            Arc::new(scores::PreferredNodes { added: terms.unwrap_or_default() })
-        }
-        ScorePlugin::NodeResourcesFit(args) => Arc::new(allocation(args, cluster)),
-        ScorePlugin::NodeResourcesBalancedAllocation(args) => Arc::new(scores::BalancedAllocation {
-            resources: args.resources.iter().map(|name| cluster.resource(name)).collect(),
-        }),
-        ScorePlugin::ImageLocality => Arc::new(scores::ImageLocality),
-        ScorePlugin::Custom(score) => Arc::clone(score),
-    }
-}
-
-fn added(args: &NodeAffinityArgs) -> Option<&k8s_openapi::api::core::v1::NodeAffinity> {
-    args.added_affinity.as_ref()
-}
-
-fn allocation(args: &FitArgs, cluster: &mut Cluster) -> scores::Allocation {
-    // Scores in the configuration are from 0 to 10.
-    let points = |(percent, score): &(i64, i64)| (*percent, score * MAX_SCORE / 10);
-    scores::Allocation {
-        strategy: match &args.strategy {
-            FitStrategy::LeastAllocated => AllocationStrategy::Least,
-            FitStrategy::MostAllocated => AllocationStrategy::Most,
-            FitStrategy::RequestedToCapacityRatio(line) => AllocationStrategy::Line(line.iter().map(points).collect()),
-        },
-        resources: args.resources.iter().map(|(name, weight)| (cluster.resource(name), *weight)).collect(),
     }
 }

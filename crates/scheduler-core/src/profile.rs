@@ -1,14 +1,14 @@
 //! The filters and scores for the pods of one `schedulerName`: a plain value.
 
 use std::collections::BTreeSet;
-use std::mem::discriminant;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use thiserror::Error;
 
-use crate::filters::{Filter, PluginKind};
-use crate::scores::Score;
+use crate::cluster::Cluster;
+use crate::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, PluginKind};
+use crate::scores::{BUILT_IN_SCORES, BuiltInScore, Score};
 
 /// The filters and scores for the pods of one `schedulerName`. The default is kube-scheduler's, as far as its plugins
 /// exist here.
@@ -21,6 +21,8 @@ pub struct Profile {
     pub filters: Vec<FilterPlugin>,
     /// Scores with their weights.
     pub scores: Vec<(ScorePlugin, i64)>,
+    /// Arguments of the built-in filters and scores.
+    pub args: PluginArgs,
     /// Whether pods wait while they have scheduling gates (the plugin SchedulingGates).
     pub scheduling_gates: bool,
 }
@@ -29,18 +31,8 @@ pub struct Profile {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FilterPlugin {
-    /// A pod that names its node fits only there.
-    NodeName,
-    /// No pods fit on cordoned nodes.
-    NodeUnschedulable,
-    /// Only pods that tolerate a node's taints fit on it.
-    TaintToleration,
-    /// Node selector and required node affinity.
-    NodeAffinity(NodeAffinityArgs),
-    /// Host ports.
-    NodePorts,
-    /// Requests, and the number of pods.
-    NodeResourcesFit(FitArgs),
+    /// A line of [`BUILT_IN_FILTERS`].
+    BuiltIn(&'static BuiltInFilter),
     /// A custom filter.
     Custom(Arc<dyn Filter>),
 }
@@ -49,18 +41,21 @@ pub enum FilterPlugin {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ScorePlugin {
-    /// Prefers fewer untolerated soft taints.
-    TaintToleration,
-    /// Preferred node affinity.
-    NodeAffinity(NodeAffinityArgs),
-    /// Prefers less usage, or more, or along a curve.
-    NodeResourcesFit(FitArgs),
-    /// Prefers balanced usage of resources.
-    NodeResourcesBalancedAllocation(BalanceArgs),
-    /// Prefers nodes that already have the images.
-    ImageLocality,
+    /// A line of [`BUILT_IN_SCORES`].
+    BuiltIn(&'static BuiltInScore),
     /// A custom score.
     Custom(Arc<dyn Score>),
+}
+
+/// The arguments of all built-in plugins that take some.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PluginArgs {
+    /// Of the filter and the score NodeResourcesFit.
+    pub fit: FitArgs,
+    /// Of the score NodeResourcesBalancedAllocation.
+    pub balance: BalanceArgs,
+    /// Of the filter and the score NodeAffinity.
+    pub node_affinity: NodeAffinityArgs,
 }
 
 /// Arguments of NodeAffinity.
@@ -105,10 +100,9 @@ pub struct BalanceArgs {
 impl PartialEq for FilterPlugin {
     fn eq(&self, other: &FilterPlugin) -> bool {
         match (self, other) {
-            (FilterPlugin::NodeAffinity(ours), FilterPlugin::NodeAffinity(theirs)) => ours == theirs,
-            (FilterPlugin::NodeResourcesFit(ours), FilterPlugin::NodeResourcesFit(theirs)) => ours == theirs,
+            (FilterPlugin::BuiltIn(ours), FilterPlugin::BuiltIn(theirs)) => ours.name == theirs.name,
             (FilterPlugin::Custom(ours), FilterPlugin::Custom(theirs)) => Arc::ptr_eq(ours, theirs),
-            _ => discriminant(self) == discriminant(other),
+            _ => false,
         }
     }
 }
@@ -117,14 +111,9 @@ impl PartialEq for FilterPlugin {
 impl PartialEq for ScorePlugin {
     fn eq(&self, other: &ScorePlugin) -> bool {
         match (self, other) {
-            (ScorePlugin::NodeAffinity(ours), ScorePlugin::NodeAffinity(theirs)) => ours == theirs,
-            (ScorePlugin::NodeResourcesFit(ours), ScorePlugin::NodeResourcesFit(theirs)) => ours == theirs,
-            (
-                ScorePlugin::NodeResourcesBalancedAllocation(ours),
-                ScorePlugin::NodeResourcesBalancedAllocation(theirs),
-            ) => ours == theirs,
+            (ScorePlugin::BuiltIn(ours), ScorePlugin::BuiltIn(theirs)) => ours.name == theirs.name,
             (ScorePlugin::Custom(ours), ScorePlugin::Custom(theirs)) => Arc::ptr_eq(ours, theirs),
-            _ => discriminant(self) == discriminant(other),
+            _ => false,
         }
     }
 }
@@ -150,21 +139,9 @@ impl Default for Profile {
     fn default() -> Profile {
         Profile {
             scheduler_name: "default-scheduler".to_owned(),
-            filters: vec![
-                FilterPlugin::NodeName,
-                FilterPlugin::NodeUnschedulable,
-                FilterPlugin::TaintToleration,
-                FilterPlugin::NodeAffinity(NodeAffinityArgs::default()),
-                FilterPlugin::NodePorts,
-                FilterPlugin::NodeResourcesFit(FitArgs::default()),
-            ],
-            scores: vec![
-                (ScorePlugin::TaintToleration, 3),
-                (ScorePlugin::NodeAffinity(NodeAffinityArgs::default()), 2),
-                (ScorePlugin::NodeResourcesFit(FitArgs::default()), 1),
-                (ScorePlugin::NodeResourcesBalancedAllocation(BalanceArgs::default()), 1),
-                (ScorePlugin::ImageLocality, 1),
-            ],
+            filters: BUILT_IN_FILTERS.iter().map(FilterPlugin::BuiltIn).collect(),
+            scores: BUILT_IN_SCORES.iter().map(|score| (ScorePlugin::BuiltIn(score), score.default_weight)).collect(),
+            args: PluginArgs::default(),
             scheduling_gates: true,
         }
     }
@@ -184,13 +161,21 @@ impl FilterPlugin {
     /// Its name in configuration and explanations.
     pub fn name(&self) -> &str {
         match self {
-            FilterPlugin::NodeName => "NodeName",
-            FilterPlugin::NodeUnschedulable => "NodeUnschedulable",
-            FilterPlugin::TaintToleration => "TaintToleration",
-            FilterPlugin::NodeAffinity(_) => "NodeAffinity",
-            FilterPlugin::NodePorts => "NodePorts",
-            FilterPlugin::NodeResourcesFit(_) => "NodeResourcesFit",
+            FilterPlugin::BuiltIn(filter) => filter.name,
             FilterPlugin::Custom(filter) => filter.name(),
+        }
+    }
+
+    /// Whether it is the built-in filter of this name.
+    pub(crate) fn is_built_in(&self, name: &str) -> bool {
+        matches!(self, FilterPlugin::BuiltIn(filter) if filter.name == name)
+    }
+
+    /// The filter with interned names.
+    pub(crate) fn prepare(&self, args: &PluginArgs, cluster: &mut Cluster) -> Arc<dyn Filter> {
+        match self {
+            FilterPlugin::BuiltIn(filter) => (filter.new)(args, cluster),
+            FilterPlugin::Custom(filter) => Arc::clone(filter),
         }
     }
 }
@@ -199,12 +184,16 @@ impl ScorePlugin {
     /// Its name in configuration and explanations.
     pub fn name(&self) -> &str {
         match self {
-            ScorePlugin::TaintToleration => "TaintToleration",
-            ScorePlugin::NodeAffinity(_) => "NodeAffinity",
-            ScorePlugin::NodeResourcesFit(_) => "NodeResourcesFit",
-            ScorePlugin::NodeResourcesBalancedAllocation(_) => "NodeResourcesBalancedAllocation",
-            ScorePlugin::ImageLocality => "ImageLocality",
+            ScorePlugin::BuiltIn(score) => score.name,
             ScorePlugin::Custom(score) => score.name(),
+        }
+    }
+
+    /// The score with interned names.
+    pub(crate) fn prepare(&self, args: &PluginArgs, cluster: &mut Cluster) -> Arc<dyn Score> {
+        match self {
+            ScorePlugin::BuiltIn(score) => (score.new)(args, cluster),
+            ScorePlugin::Custom(score) => Arc::clone(score),
         }
     }
 }

@@ -11,17 +11,65 @@ mod node_affinity;
 mod taints;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-pub(crate) use allocation::{Allocation, AllocationStrategy};
-pub(crate) use balance::BalancedAllocation;
-pub(crate) use images::ImageLocality;
-pub(crate) use node_affinity::PreferredNodes;
-pub(crate) use taints::SoftTaints;
+use allocation::Allocation;
+use balance::BalancedAllocation;
+use images::ImageLocality;
+use node_affinity::PreferredNodes;
+use taints::SoftTaints;
 
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeRef, NodeRefs};
 use crate::filters::PluginKind;
+use crate::profile::PluginArgs;
 use crate::reads::ReadSet;
+
+/// A built-in score, as a line of the table.
+#[derive(Debug)]
+pub struct BuiltInScore {
+    /// Its name in configuration and explanations, which is kube-scheduler's.
+    pub name: &'static str,
+    /// Its weight in the default profile.
+    pub default_weight: i64,
+    /// Whether kube-scheduler's plugin needs its preScore for its score.
+    pub needs_pre_score: bool,
+    pub(crate) new: fn(&PluginArgs, &mut Cluster) -> Arc<dyn Score>,
+}
+
+/// All built-in scores. Profiles, configuration and reports take names and weights from here.
+pub static BUILT_IN_SCORES: &[BuiltInScore] = &[
+    BuiltInScore {
+        name: "TaintToleration",
+        default_weight: 3,
+        needs_pre_score: true,
+        new: |_, _| Arc::new(SoftTaints),
+    },
+    BuiltInScore {
+        name: "NodeAffinity",
+        default_weight: 2,
+        needs_pre_score: true,
+        new: |args, cluster| Arc::new(PreferredNodes::of(&args.node_affinity, cluster)),
+    },
+    BuiltInScore {
+        name: "NodeResourcesFit",
+        default_weight: 1,
+        needs_pre_score: true,
+        new: |args, cluster| Arc::new(Allocation::of(&args.fit, cluster)),
+    },
+    BuiltInScore {
+        name: "NodeResourcesBalancedAllocation",
+        default_weight: 1,
+        needs_pre_score: true,
+        new: |args, cluster| Arc::new(BalancedAllocation::of(&args.balance, cluster)),
+    },
+    BuiltInScore {
+        name: "ImageLocality",
+        default_weight: 1,
+        needs_pre_score: false,
+        new: |_, _| Arc::new(ImageLocality),
+    },
+];
 
 /// The highest score of a node from one plugin, before its weight.
 pub const MAX_SCORE: i64 = 100;
@@ -111,5 +159,20 @@ fn share(part: i64, whole: i64) -> i64 {
     match part.checked_mul(MAX_SCORE.cast_unsigned()) {
         Some(product) => (product / whole).cast_signed(),
         None => (u128::from(part) * u128::from(MAX_SCORE.cast_unsigned()) / u128::from(whole)) as i64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BUILT_IN_SCORES;
+    use crate::cluster::Cluster;
+    use crate::profile::PluginArgs;
+
+    #[test]
+    fn the_table_has_the_names_of_the_scores() {
+        let mut cluster = Cluster::default();
+        for built_in in BUILT_IN_SCORES {
+            assert_eq!((built_in.new)(&PluginArgs::default(), &mut cluster).name(), built_in.name);
+        }
     }
 }

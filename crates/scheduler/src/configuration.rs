@@ -204,8 +204,8 @@ fn profiles(fields: &mut FieldReader<'_>) -> Vec<Profile> {
             profile.error(Error::duplicate(&path, name.as_str()));
         }
         profile.number("percentageOfNodesToScore", 0..=100);
-        let args = args::Arguments::read(&mut profile);
-        profiles.push(plugins::profile(&mut profile, name, &args));
+        let args = args::read(&mut profile);
+        profiles.push(plugins::profile(&mut profile, name, args));
         profile.reject_unknown();
     }
     profiles

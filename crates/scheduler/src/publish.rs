@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{Condition, PodGroupView};
-use scheduler_core::{Reason, Refusal, RefusalCause, Unit};
+use scheduler_core::{BUILT_IN_FILTERS, Reason, Refusal, RefusalCause, Unit};
 
 use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 
@@ -70,22 +70,17 @@ fn obstacle(refusal: &Refusal) -> String {
     }
 }
 
-/// How many filters a node passed that was refused for this reason. The order of filters is that of kube-scheduler.
+/// Grows with the number of filters that a node passed that was refused for this reason.
 fn filter_stage(reason: &str) -> usize {
-    let order = [
-        "TopologyPlacementGenerator",
-        "NodeUnschedulable",
-        "NodeName",
-        "TaintToleration",
-        "NodeAffinity",
-        "NodePorts",
+    let last = 2 * BUILT_IN_FILTERS.len();
+    match Reason::plugin_of(reason) {
         // Reservations begin and end, and matter only if nothing else is short.
-        "Reservation",
-        "NodeResourcesFit",
-    ];
-    // Custom filters come last, too.
-    let plugin = Reason::plugin_of(reason).unwrap_or("NodeResourcesFit");
-    order.iter().position(|known| *known == plugin).unwrap_or(0)
+        Some("Reservation") => last - 1,
+        // Not a filter, such as the topology, comes first.
+        Some(plugin) => BUILT_IN_FILTERS.iter().position(|filter| filter.name == plugin).map_or(0, |at| 2 * (at + 1)),
+        // Custom filters come last.
+        None => last,
+    }
 }
 
 /// A label key without its prefix: `rack` of `topology.kubernetes.io/rack`.

@@ -5,15 +5,22 @@ use crate::classes::{Class, Operator, Requirement, Term};
 use crate::cluster::{Cluster, NodeInfo, NodeRef, NodeRefs};
 use crate::cluster_events::ClusterEvents;
 use crate::names::NameId;
+use crate::profile::NodeAffinityArgs;
 use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeAffinity {
     /// One of these must match as well; `None`: nothing is added.
-    pub(crate) added: Option<Vec<Term>>,
+    added: Option<Vec<Term>>,
 }
 
 impl NodeAffinity {
+    pub(super) fn of(args: &NodeAffinityArgs, cluster: &mut Cluster) -> NodeAffinity {
+        let added = args.added_affinity.as_ref();
+        let required = added.and_then(|added| added.required_during_scheduling_ignored_during_execution.as_ref());
+        NodeAffinity { added: required.map(|any| Term::all_of(&any.node_selector_terms, &mut cluster.names)) }
+    }
+
     fn reads_labels(&self, class: &Class) -> bool {
         !class.required.selector.is_empty() || class.required.terms.is_some() || self.added.is_some()
     }

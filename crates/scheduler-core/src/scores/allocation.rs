@@ -3,27 +3,28 @@
 
 use smallvec::SmallVec;
 
-use super::{Score, share};
+use super::{MAX_SCORE, Score, share};
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceId};
 use crate::filters::PluginKind;
+use crate::profile::{FitArgs, FitStrategy};
 use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct Allocation {
-    pub(crate) strategy: AllocationStrategy,
+    strategy: AllocationStrategy,
     /// The scored resources, with weights.
-    pub(crate) resources: Vec<(ResourceId, i64)>,
+    resources: Vec<(ResourceId, i64)>,
 }
 
 /// Which nodes are preferred.
 #[derive(Clone, Debug)]
-pub(crate) enum AllocationStrategy {
+enum AllocationStrategy {
     /// Those with the most left.
     Least,
     /// Those with the least left.
     Most,
-    /// By points of a curve: used percent, and points from 0 to [`MAX_SCORE`](super::MAX_SCORE); sorted by percent.
+    /// By points of a curve: used percent, and points from 0 to [`MAX_SCORE`]; sorted by percent.
     Line(Vec<(i64, i64)>),
 }
 
@@ -82,6 +83,21 @@ impl WeightedResource<'_> {
 }
 
 impl Allocation {
+    pub(super) fn of(args: &FitArgs, cluster: &mut Cluster) -> Allocation {
+        // Scores in the configuration are from 0 to 10.
+        let points = |(percent, score): &(i64, i64)| (*percent, score * MAX_SCORE / 10);
+        Allocation {
+            strategy: match &args.strategy {
+                FitStrategy::LeastAllocated => AllocationStrategy::Least,
+                FitStrategy::MostAllocated => AllocationStrategy::Most,
+                FitStrategy::RequestedToCapacityRatio(line) => {
+                    AllocationStrategy::Line(line.iter().map(points).collect())
+                }
+            },
+            resources: args.resources.iter().map(|(name, weight)| (cluster.resource(name), *weight)).collect(),
+        }
+    }
+
     /// Extended resources that the pod does not request are not scored.
     fn weighted_resources<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[WeightedResource<'a>; 2]> {
         let own = |resource: ResourceId| match resource {

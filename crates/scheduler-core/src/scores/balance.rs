@@ -6,11 +6,12 @@ use super::{MAX_SCORE, Score};
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceColumn, ResourceId};
 use crate::filters::PluginKind;
+use crate::profile::BalanceArgs;
 use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct BalancedAllocation {
-    pub(crate) resources: Vec<ResourceId>,
+    resources: Vec<ResourceId>,
 }
 
 impl Score for BalancedAllocation {
@@ -86,6 +87,10 @@ impl BalancedResource<'_> {
 }
 
 impl BalancedAllocation {
+    pub(super) fn of(args: &BalanceArgs, cluster: &mut Cluster) -> BalancedAllocation {
+        BalancedAllocation { resources: args.resources.iter().map(|name| cluster.resource(name)).collect() }
+    }
+
     fn balanced_resources<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[BalancedResource<'a>; 4]> {
         let all = self.resources.iter().map(|resource| (*resource, class.usage.requested(*resource)));
         let scored = all.filter(|(resource, own)| *own > 0 || resource.is_builtin());

@@ -2,14 +2,24 @@
 
 use super::{Score, ScoreNormalization};
 use crate::classes::{Class, Term};
-use crate::cluster::NodeRef;
+use crate::cluster::{Cluster, NodeRef};
 use crate::filters::{PluginKind, term_matches};
+use crate::profile::NodeAffinityArgs;
 use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct PreferredNodes {
     /// Terms that the profile adds for all its pods, with their weights.
-    pub(crate) added: Vec<(i32, Term)>,
+    added: Vec<(i32, Term)>,
+}
+
+impl PreferredNodes {
+    pub(super) fn of(args: &NodeAffinityArgs, cluster: &mut Cluster) -> PreferredNodes {
+        let added = args.added_affinity.as_ref();
+        let preferred = added.and_then(|added| added.preferred_during_scheduling_ignored_during_execution.as_ref());
+        let terms = preferred.map(|terms| Term::weighted(terms, &mut cluster.names));
+        PreferredNodes { added: terms.unwrap_or_default() }
+    }
 }
 
 impl Score for PreferredNodes {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::property_config::property_config;
 use super::text_cluster::TextCluster;
-use crate::profile::{FilterPlugin, FitArgs};
+use crate::profile::FitArgs;
 use crate::{Config, DecisionAction, Profile, ReleaseReason};
 
 const PAUSE: Duration = Duration::from_secs(10);
@@ -153,13 +153,9 @@ fn of_two_gangs_bound_at_once_the_first_to_start_stays_whole() {
 
 #[test]
 fn a_resource_that_the_profile_ignores_is_not_overcommitted() {
-    let args = FitArgs { ignored_resource_groups: BTreeSet::from(["nvidia.com".to_owned()]), ..FitArgs::default() };
-    let ignoring = |filter: FilterPlugin| match filter {
-        FilterPlugin::NodeResourcesFit(_) => FilterPlugin::NodeResourcesFit(args.clone()),
-        other => other,
-    };
     let mut profile = Profile::default();
-    profile.filters = profile.filters.into_iter().map(ignoring).collect();
+    profile.args.fit =
+        FitArgs { ignored_resource_groups: BTreeSet::from(["nvidia.com".to_owned()]), ..FitArgs::default() };
     let config = Config { profiles: vec![profile], ..Config::default() };
     let mut world = TextCluster::with(config, "node a gpu=1; pods p 2 gpu=1 owner=Job:j");
     show(&mut world, &["p-0", "p-1"], "a");

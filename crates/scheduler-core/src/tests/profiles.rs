@@ -8,7 +8,7 @@ use types::views::{NodeView, PodView, View};
 
 use crate::classes::Classes;
 use crate::cluster::Cluster;
-use crate::profile::{FilterPlugin, FitArgs, FitStrategy, ScorePlugin};
+use crate::profile::{FitArgs, FitStrategy};
 use crate::{ClusterChange, Config, Core, DecisionAction, Profile};
 
 fn node(name: &str, images: Value) -> NodeView {
@@ -32,8 +32,8 @@ fn containers_with(cpu: &str) -> Value {
 #[test]
 fn the_profile_of_its_scheduler_name_applies_to_a_pod() {
     let mut packing = Profile::named("packing");
-    let most = FitArgs { strategy: FitStrategy::MostAllocated, ..FitArgs::default() };
-    packing.scores = vec![(ScorePlugin::NodeResourcesFit(most), 1)];
+    packing.args.fit = FitArgs { strategy: FitStrategy::MostAllocated, ..FitArgs::default() };
+    packing.scores.retain(|(score, _)| score.name() == "NodeResourcesFit");
     let mut core = Core::new(Config { profiles: vec![Profile::default(), packing], ..Config::default() });
     for name in ["a", "b"] {
         core.observe(ClusterChange::Node { old: None, new: Some(Arc::new(node(name, json!([])))) });
@@ -66,9 +66,9 @@ fn fields_that_no_plugin_of_the_profile_reads_do_not_distinguish_classes() {
     };
     assert!(!are_equal(&Profile::default()));
     let mut reduced = Profile::default();
-    reduced.filters.retain(|filter| !matches!(filter, FilterPlugin::TaintToleration | FilterPlugin::NodeUnschedulable));
+    reduced.filters.retain(|filter| !["TaintToleration", "NodeUnschedulable"].contains(&filter.name()));
     assert!(!are_equal(&reduced), "the score still reads them");
-    reduced.scores.retain(|(score, _)| !matches!(score, ScorePlugin::TaintToleration));
+    reduced.scores.retain(|(score, _)| score.name() != "TaintToleration");
     assert!(are_equal(&reduced));
 }
 

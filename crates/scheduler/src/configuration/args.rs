@@ -3,56 +3,46 @@
 use std::collections::BTreeSet;
 
 use api::field::Error;
-use scheduler_core::profile::{BalanceArgs, FitArgs, FitStrategy, NodeAffinityArgs};
+use scheduler_core::profile::{BalanceArgs, FitArgs, FitStrategy, NodeAffinityArgs, PluginArgs};
 
 use super::fields::FieldReader;
 use super::plugins::PluginLookup;
 
 /// The arguments of all plugins that take some.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Arguments {
-    pub(super) fit: FitArgs,
-    pub(super) balance: BalanceArgs,
-    pub(super) node_affinity: NodeAffinityArgs,
-}
-
-impl Arguments {
-    pub(super) fn read(profile: &mut FieldReader<'_>) -> Arguments {
-        let mut read = Arguments::default();
-        let (path, items) = (profile.path("pluginConfig"), profile.list("pluginConfig"));
-        let mut seen = BTreeSet::new();
-        for (at, item) in items.iter().enumerate() {
-            let Some(mut entry) = FieldReader::of(item, &path.index(at), profile.errors()) else { continue };
-            let name = entry.text("name").unwrap_or_default();
-            let path = entry.path("name");
-            if !seen.insert(name.clone()) {
-                entry.error(Error::duplicate(&path, name.as_str()));
-            }
-            match name.as_str() {
-                "NodeResourcesFit" => with_args(&mut entry, "NodeResourcesFitArgs", |args| read.fit = fit(args)),
-                "NodeResourcesBalancedAllocation" => {
-                    with_args(&mut entry, "NodeResourcesBalancedAllocationArgs", |args| read.balance = balance(args));
-                }
-                "NodeAffinity" => with_args(&mut entry, "NodeAffinityArgs", |args| read.node_affinity = affinity(args)),
-                "" => entry.error(Error::required(&path, "the plugin's name")),
-                other => {
-                    entry.value("args");
-                    let detail = match PluginLookup::of(other) {
-                        PluginLookup::Supported(_) => format!("plugin {other} takes no arguments"),
-                        PluginLookup::Unsupported => {
-                            format!("plugin {other} is not supported, so its arguments would have no effect")
-                        }
-                        PluginLookup::Unknown => format!("there is no plugin {other}"),
-                    };
-                    entry.error(Error::forbidden(&path, detail));
-                }
-            }
-            entry.reject_unknown();
+pub(super) fn read(profile: &mut FieldReader<'_>) -> PluginArgs {
+    let mut read = PluginArgs::default();
+    let (path, items) = (profile.path("pluginConfig"), profile.list("pluginConfig"));
+    let mut seen = BTreeSet::new();
+    for (at, item) in items.iter().enumerate() {
+        let Some(mut entry) = FieldReader::of(item, &path.index(at), profile.errors()) else { continue };
+        let name = entry.text("name").unwrap_or_default();
+        let path = entry.path("name");
+        if !seen.insert(name.clone()) {
+            entry.error(Error::duplicate(&path, name.as_str()));
         }
-        read
+        match name.as_str() {
+            "NodeResourcesFit" => with_args(&mut entry, "NodeResourcesFitArgs", |args| read.fit = fit(args)),
+            "NodeResourcesBalancedAllocation" => {
+                with_args(&mut entry, "NodeResourcesBalancedAllocationArgs", |args| read.balance = balance(args));
+            }
+            "NodeAffinity" => with_args(&mut entry, "NodeAffinityArgs", |args| read.node_affinity = affinity(args)),
+            "" => entry.error(Error::required(&path, "the plugin's name")),
+            other => {
+                entry.value("args");
+                let detail = match PluginLookup::of(other) {
+                    PluginLookup::Supported(_) => format!("plugin {other} takes no arguments"),
+                    PluginLookup::Unsupported => {
+                        format!("plugin {other} is not supported, so its arguments would have no effect")
+                    }
+                    PluginLookup::Unknown => format!("there is no plugin {other}"),
+                };
+                entry.error(Error::forbidden(&path, detail));
+            }
+        }
+        entry.reject_unknown();
     }
+    read
 }
-
 fn with_args(entry: &mut FieldReader<'_>, kind: &str, read: impl FnOnce(&mut FieldReader<'_>)) {
     let Some(mut args) = entry.object("args") else { return };
     for (field, wanted) in [("apiVersion", super::API_VERSION), ("kind", kind)] {

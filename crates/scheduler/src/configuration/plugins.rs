@@ -5,48 +5,30 @@
 //! may be configured, too, as long as no filter or score loses what it needs.
 
 use api::field::Error;
-use scheduler_core::Profile;
-use scheduler_core::profile::{FilterPlugin, ScorePlugin};
+use scheduler_core::profile::{FilterPlugin, PluginArgs, ScorePlugin};
+use scheduler_core::{BUILT_IN_FILTERS, BUILT_IN_SCORES, BuiltInFilter, BuiltInScore, Profile};
 
-use super::args::Arguments;
 use super::fields::FieldReader;
 
 /// A supported plugin.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct PluginInfo {
     name: &'static str,
-    filters: bool,
-    /// Default weight of its score; `None`: it has no score.
-    weight: Option<i64>,
-    /// Whether it keeps pods out of the queue.
-    gates: bool,
-    /// Whether its filter needs its preFilter.
-    pre_filters: bool,
-    /// Whether its score needs its preScore.
-    pre_scores: bool,
+    filter: Option<&'static BuiltInFilter>,
+    score: Option<&'static BuiltInScore>,
 }
 
-const fn plugin(name: &'static str, filters: bool, weight: Option<i64>) -> PluginInfo {
-    PluginInfo { name, filters, weight, gates: false, pre_filters: false, pre_scores: false }
-}
-
-/// In the order of kube-scheduler.
-const SUPPORTED_PLUGINS: [PluginInfo; 11] = [
-    PluginInfo { gates: true, ..plugin("SchedulingGates", false, None) },
-    plugin("PrioritySort", false, None),
-    plugin("NodeName", true, None),
-    plugin("NodeUnschedulable", true, None),
-    PluginInfo { pre_scores: true, ..plugin("TaintToleration", true, Some(3)) },
-    PluginInfo { pre_filters: true, pre_scores: true, ..plugin("NodeAffinity", true, Some(2)) },
-    PluginInfo { pre_filters: true, ..plugin("NodePorts", true, None) },
-    PluginInfo { pre_filters: true, pre_scores: true, ..plugin("NodeResourcesFit", true, Some(1)) },
-    PluginInfo { pre_scores: true, ..plugin("NodeResourcesBalancedAllocation", false, Some(1)) },
-    plugin("ImageLocality", false, Some(1)),
-    plugin("DefaultBinder", false, None),
-];
-
-/// Plugins of kube-scheduler that are not supported yet, or whose work is done elsewhere.
-const UNSUPPORTED_PLUGINS: [&str; 13] = [
+/// All plugins of kube-scheduler, in its order. Those that are neither built in nor in [`OTHER_PLUGINS`] are not
+/// supported yet, or their work is done elsewhere.
+const KUBE_SCHEDULER_PLUGINS: [&str; 24] = [
+    "SchedulingGates",
+    "PrioritySort",
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
     "VolumeRestrictions",
     "NodeVolumeLimits",
     "VolumeBinding",
@@ -55,6 +37,9 @@ const UNSUPPORTED_PLUGINS: [&str; 13] = [
     "InterPodAffinity",
     "DynamicResources",
     "DefaultPreemption",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "DefaultBinder",
     "NodeDeclaredFeatures",
     "GangScheduling",
     "TopologyPlacementGenerator",
@@ -62,18 +47,49 @@ const UNSUPPORTED_PLUGINS: [&str; 13] = [
     "DeferredPodScheduling",
 ];
 
+/// Keeps pods with scheduling gates out of the queue.
+const SCHEDULING_GATES: &str = "SchedulingGates";
+
+/// Supported plugins without a filter or score.
+const OTHER_PLUGINS: [&str; 3] = [SCHEDULING_GATES, "PrioritySort", "DefaultBinder"];
+
+impl PluginInfo {
+    fn of(name: &'static str) -> Option<PluginInfo> {
+        let filter = BUILT_IN_FILTERS.iter().find(|filter| filter.name == name);
+        let score = BUILT_IN_SCORES.iter().find(|score| score.name == name);
+        let is_supported = filter.is_some() || score.is_some() || OTHER_PLUGINS.contains(&name);
+        is_supported.then_some(PluginInfo { name, filter, score })
+    }
+
+    fn gates(self) -> bool {
+        self.name == SCHEDULING_GATES
+    }
+
+    fn needs_pre_filter(self) -> bool {
+        self.filter.is_some_and(|filter| filter.needs_pre_filter)
+    }
+
+    fn needs_pre_score(self) -> bool {
+        self.score.is_some_and(|score| score.needs_pre_score)
+    }
+}
+
+/// In the order of kube-scheduler.
+fn supported_plugins() -> impl Iterator<Item = PluginInfo> {
+    KUBE_SCHEDULER_PLUGINS.into_iter().filter_map(PluginInfo::of)
+}
+
 /// Result of a lookup by name.
 pub(super) enum PluginLookup {
-    Supported(&'static PluginInfo),
+    Supported(PluginInfo),
     Unsupported,
     Unknown,
 }
 
 impl PluginLookup {
     pub(super) fn of(name: &str) -> PluginLookup {
-        match SUPPORTED_PLUGINS.iter().find(|plugin| plugin.name == name) {
-            Some(plugin) => PluginLookup::Supported(plugin),
-            None if UNSUPPORTED_PLUGINS.contains(&name) => PluginLookup::Unsupported,
+        match KUBE_SCHEDULER_PLUGINS.into_iter().find(|plugin| *plugin == name) {
+            Some(plugin) => PluginInfo::of(plugin).map_or(PluginLookup::Unsupported, PluginLookup::Supported),
             None => PluginLookup::Unknown,
         }
     }
@@ -82,7 +98,7 @@ impl PluginLookup {
 /// The configuration of one extension point, or of multiPoint.
 #[derive(Debug, Default)]
 struct PluginSet {
-    enabled: Vec<(&'static PluginInfo, Option<i64>)>,
+    enabled: Vec<(PluginInfo, Option<i64>)>,
     disabled: Vec<String>,
 }
 
@@ -104,19 +120,19 @@ impl PluginSet {
 }
 
 /// The profile with the enabled plugins.
-pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, args: &Arguments) -> Profile {
+pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, args: PluginArgs) -> Profile {
     let (mut multi, mut filter, mut score, mut gate) =
         (PluginSet::default(), PluginSet::default(), PluginSet::default(), PluginSet::default());
     if let Some(mut points) = profile.object("plugins") {
         multi = read_plugin_set(&mut points, "multiPoint", |_| true);
-        filter = read_plugin_set(&mut points, "filter", |plugin| plugin.filters);
-        score = read_plugin_set(&mut points, "score", |plugin| plugin.weight.is_some());
-        gate = read_plugin_set(&mut points, "preEnqueue", |plugin| plugin.gates);
-        let pre_filter = read_plugin_set(&mut points, "preFilter", |plugin| plugin.pre_filters);
-        let pre_score = read_plugin_set(&mut points, "preScore", |plugin| plugin.pre_scores);
-        for plugin in &SUPPORTED_PLUGINS {
-            let filters = plugin.pre_filters && filter.has(&multi, plugin.name);
-            let scores = plugin.pre_scores && score.has(&multi, plugin.name);
+        filter = read_plugin_set(&mut points, "filter", |plugin| plugin.filter.is_some());
+        score = read_plugin_set(&mut points, "score", |plugin| plugin.score.is_some());
+        gate = read_plugin_set(&mut points, "preEnqueue", PluginInfo::gates);
+        let pre_filter = read_plugin_set(&mut points, "preFilter", PluginInfo::needs_pre_filter);
+        let pre_score = read_plugin_set(&mut points, "preScore", PluginInfo::needs_pre_score);
+        for plugin in supported_plugins() {
+            let filters = plugin.needs_pre_filter() && filter.has(&multi, plugin.name);
+            let scores = plugin.needs_pre_score() && score.has(&multi, plugin.name);
             for (needed, before, point, after) in
                 [(filters, &pre_filter, "preFilter", "filter"), (scores, &pre_score, "preScore", "score")]
             {
@@ -130,28 +146,25 @@ pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, arg
         refuse_other_points(&mut points);
         points.reject_unknown();
     }
-    let on = |point: &PluginSet, plugin: &PluginInfo| point.has(&multi, plugin.name);
     // Upstream: a plugin whose filter alone is disabled may still exclude nodes at preFilter. Here it is disabled.
-    let filters = SUPPORTED_PLUGINS.iter().filter(|plugin| plugin.filters && on(&filter, plugin));
+    let filters = BUILT_IN_FILTERS.iter().filter(|plugin| filter.has(&multi, plugin.name));
     // An enabled plugin without a weight has weight 1, also if its default is another.
-    let weight = |plugin: &PluginInfo, default: i64| match score.enables(plugin.name).or(multi.enables(plugin.name)) {
+    let weight = |plugin: &BuiltInScore| match score.enables(plugin.name).or(multi.enables(plugin.name)) {
         Some(weight) => weight.unwrap_or(1),
-        None => default,
+        None => plugin.default_weight,
     };
-    let scores = SUPPORTED_PLUGINS.iter().filter_map(|plugin| Some((plugin, plugin.weight?)));
-    let scores = scores.filter(|(plugin, _)| on(&score, plugin));
+    let scores = BUILT_IN_SCORES.iter().filter(|plugin| score.has(&multi, plugin.name));
     Profile {
         scheduler_name,
-        filters: filters.filter_map(|plugin| filter_plugin(plugin.name, args)).collect(),
-        scores: scores
-            .filter_map(|(plugin, default)| Some((score_plugin(plugin.name, args)?, weight(plugin, default))))
-            .collect(),
-        scheduling_gates: SUPPORTED_PLUGINS.iter().any(|plugin| plugin.gates && on(&gate, plugin)),
+        filters: filters.map(FilterPlugin::BuiltIn).collect(),
+        scores: scores.map(|plugin| (ScorePlugin::BuiltIn(plugin), weight(plugin))).collect(),
+        args,
+        scheduling_gates: gate.has(&multi, SCHEDULING_GATES),
     }
 }
 
 /// Reads the configuration of one point. Unsupported plugins may be disabled, but not enabled.
-fn read_plugin_set(points: &mut FieldReader<'_>, point: &'static str, fits: impl Fn(&PluginInfo) -> bool) -> PluginSet {
+fn read_plugin_set(points: &mut FieldReader<'_>, point: &'static str, fits: impl Fn(PluginInfo) -> bool) -> PluginSet {
     let mut read = PluginSet::default();
     let Some(mut set) = points.object(point) else { return read };
     for (list, on) in [("enabled", true), ("disabled", false)] {
@@ -175,7 +188,8 @@ fn read_plugin_set(points: &mut FieldReader<'_>, point: &'static str, fits: impl
                 PluginLookup::Supported(_) | PluginLookup::Unsupported => read.disabled.push(name),
                 PluginLookup::Unknown if !on && name == "*" => read.disabled.push(name),
                 PluginLookup::Unknown => {
-                    entry.error(Error::not_supported(&path, name, &SUPPORTED_PLUGINS.map(|plugin| plugin.name)))
+                    let names: Vec<_> = supported_plugins().map(|plugin| plugin.name).collect();
+                    entry.error(Error::not_supported(&path, name, &names));
                 }
             }
             entry.reject_unknown();
@@ -217,25 +231,15 @@ fn refuse_other_points(points: &mut FieldReader<'_>) {
     }
 }
 
-fn filter_plugin(name: &str, args: &Arguments) -> Option<FilterPlugin> {
-    Some(match name {
-        "NodeName" => FilterPlugin::NodeName,
-        "NodeUnschedulable" => FilterPlugin::NodeUnschedulable,
-        "TaintToleration" => FilterPlugin::TaintToleration,
-        "NodeAffinity" => FilterPlugin::NodeAffinity(args.node_affinity.clone()),
-        "NodePorts" => FilterPlugin::NodePorts,
-        "NodeResourcesFit" => FilterPlugin::NodeResourcesFit(args.fit.clone()),
-        _ => return None,
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn score_plugin(name: &str, args: &Arguments) -> Option<ScorePlugin> {
-    Some(match name {
-        "TaintToleration" => ScorePlugin::TaintToleration,
-        "NodeAffinity" => ScorePlugin::NodeAffinity(args.node_affinity.clone()),
-        "NodeResourcesFit" => ScorePlugin::NodeResourcesFit(args.fit.clone()),
-        "NodeResourcesBalancedAllocation" => ScorePlugin::NodeResourcesBalancedAllocation(args.balance.clone()),
-        "ImageLocality" => ScorePlugin::ImageLocality,
-        _ => return None,
-    })
+    #[test]
+    fn every_built_in_plugin_is_configurable() {
+        let filters = BUILT_IN_FILTERS.iter().map(|filter| filter.name);
+        for name in filters.chain(BUILT_IN_SCORES.iter().map(|score| score.name)) {
+            assert!(KUBE_SCHEDULER_PLUGINS.contains(&name), "{name}");
+        }
+    }
 }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use api::field::Path;
-use scheduler_core::Profile;
-use scheduler_core::profile::{FilterPlugin, FitStrategy, ScorePlugin};
+use scheduler_core::profile::{FilterPlugin, FitStrategy};
+use scheduler_core::{BUILT_IN_FILTERS, Profile};
 use serde_json::{Value, json};
 
 use super::{API_VERSION, KIND, KubeSchedulerConfiguration};
@@ -42,7 +42,7 @@ fn an_empty_file_is_the_default_profile() {
 
 #[test]
 fn plugins_are_configured_at_one_point_or_at_all() {
-    let all = "NodeName NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit";
+    let all = BUILT_IN_FILTERS.iter().map(|filter| filter.name).collect::<Vec<_>>().join(" ");
     let weights =
         "TaintToleration 3, NodeAffinity 2, NodeResourcesFit 1, NodeResourcesBalancedAllocation 1, ImageLocality 1";
     for (case, body, want) in [
@@ -100,15 +100,11 @@ fn arguments_reach_filter_and_score() {
         }},
         {"name": "NodeResourcesBalancedAllocation", "args": {"resources": [{"name": "memory", "weight": 1}]}},
     ]}));
-    let fit = profile.scores.iter().find_map(|(score, _)| match score {
-        ScorePlugin::NodeResourcesFit(args) => Some(args.clone()),
-        _ => None,
-    });
-    let fit = fit.unwrap();
+    let fit = profile.args.fit;
     assert_eq!(fit.strategy, FitStrategy::RequestedToCapacityRatio(vec![(0, 0), (100, 10)]));
     assert_eq!(fit.resources, [("cpu".to_owned(), 3), ("example.com/gpu".to_owned(), 1)]);
-    let same = |filter: &FilterPlugin| matches!(filter, FilterPlugin::NodeResourcesFit(args) if *args == fit);
-    assert!(profile.filters.iter().any(same));
+    assert_eq!(fit.ignored_resources, ["example.com/a".to_owned()].into());
+    assert_eq!(profile.args.balance.resources, ["memory"]);
 }
 
 #[test]
@@ -208,7 +204,7 @@ fn pre_score_is_configured_together_with_score() {
     };
     let all_but = |name: &str| json!({"disabled": [{"name": "*"}], "enabled": [{"name": name}]});
     let profile = &only("NodeAffinity", all_but("NodeAffinity")).unwrap().profiles[0];
-    assert!(matches!(profile.scores[..], [(ScorePlugin::NodeAffinity(_), 1)]), "{:?}", profile.scores);
+    assert!(matches!(&profile.scores[..], [(score, 1)] if score.name() == "NodeAffinity"), "{:?}", profile.scores);
     // This plugin has no preScore.
     assert_eq!(only("ImageLocality", json!({"disabled": [{"name": "*"}]})).unwrap().profiles[0].scores.len(), 1);
     let errors = only("TaintToleration", all_but("NodeAffinity")).unwrap_err();
