@@ -141,14 +141,14 @@ impl StatusBuilder<'_> {
             "startedAt": rfc3339(self.state.first_seen),
             "finishedAt": rfc3339(self.state.first_seen),
         }});
-        let report = |container: &ContainerView| match container.restart_policy.as_deref() {
-            Some("Always") => self.container(container, sidecar_state, None, 0),
-            _ => {
-                let mut status = self.container(container, &completed, None, 0);
-                // An init container is ready once it has completed.
-                status["ready"] = json!(true);
-                status
+        let report = |container: &ContainerView| {
+            if container.is_restarted_always {
+                return self.container(container, sidecar_state, None, 0);
             }
+            let mut status = self.container(container, &completed, None, 0);
+            // An init container is ready once it has completed.
+            status["ready"] = json!(true);
+            status
         };
         status["initContainerStatuses"] = self.pod.spec.init_containers.iter().map(report).collect();
     }
@@ -260,8 +260,8 @@ pub(crate) mod tests {
         };
         pod.status.conditions.push(scheduled);
         pod.metadata.generation = 1;
-        for (name, policy) in [("init", None), ("sidecar", Some("Always".into()))] {
-            let container = ContainerView { name: name.to_owned(), restart_policy: policy, ..ContainerView::default() };
+        for (name, is_restarted_always) in [("init", false), ("sidecar", true)] {
+            let container = ContainerView { name: name.to_owned(), is_restarted_always, ..ContainerView::default() };
             pod.spec.init_containers.push(container);
         }
         assert_json_snapshot!(patch(&pod, &KubeletAction::Start, &PodRuntimeState::first_seen_at(second(4)), second(5)), @r#"

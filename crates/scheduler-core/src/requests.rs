@@ -143,7 +143,7 @@ impl PodRequests {
 }
 
 fn is_sidecar(container: &ContainerView) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
+    container.is_restarted_always
 }
 
 fn with_defaults(own: &Amounts, defaults: &[(ResourceId, i64)]) -> Amounts {

@@ -274,8 +274,20 @@ pub struct ContainerView {
     pub resources: ResourcesView,
     /// Ports. Only host ports matter for scheduling.
     pub ports: Box<[PortView]>,
-    /// `Always` on an init container makes it a sidecar.
-    pub restart_policy: Option<Box<str>>,
+    /// Whether `restartPolicy` is `Always`, which makes an init container a sidecar.
+    #[serde(rename = "restartPolicy", deserialize_with = "is_always")]
+    pub is_restarted_always: bool,
+}
+
+fn is_always<'de, D: serde::Deserializer<'de>>(policy: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    enum RestartPolicy {
+        Always,
+        #[serde(other)]
+        Other,
+    }
+    let policy: Option<RestartPolicy> = Option::deserialize(policy)?;
+    Ok(matches!(policy, Some(RestartPolicy::Always)))
 }
 
 /// `resources` of a container or a pod.
