@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as core;
 use rustc_hash::FxHashMap;
 use types::SmallMap;
-use types::views::PodView;
+use types::views::{PodSpecView, PodView};
 
 use crate::cluster::{Cluster, Effect, NodeIndex, full_name};
 use crate::cluster_events::ClusterEvents;
@@ -39,6 +39,8 @@ pub struct Class {
     pub(crate) images: Vec<NameId>,
     labels: KeyValues,
     annotations: KeyValues,
+    /// Values inferred from the spec, by name; 0 is left out.
+    inferred: Vec<(&'static str, u64)>,
 }
 
 /// Keys and values, by key.
@@ -108,6 +110,11 @@ impl Class {
         value_of(&self.annotations, key)
     }
 
+    /// The value of this name that some filter or score of the profile infers from the pod's spec.
+    pub fn inferred(&self, name: &str) -> u64 {
+        self.inferred.iter().find(|(named, _)| *named == name).map_or(0, |(_, value)| *value)
+    }
+
     /// The class of a pending pod.
     pub(crate) fn of(pod: &PodView, reads: &ReadSet, cluster: &mut Cluster) -> Class {
         let usage = Arc::new(Usage::of(&pod.spec, cluster));
@@ -132,24 +139,27 @@ impl Class {
             images: if reads.fields.contains(PodSpecFields::IMAGES) { images(pod, names) } else { Vec::new() },
             labels: key_values(&reads.labels, |key| pod.metadata.labels.get(key).map(String::as_str)),
             annotations: key_values(&reads.annotations, |key| pod.metadata.annotations.get(key).map(String::as_str)),
+            inferred: inferred(reads, &pod.spec),
         };
         Class { usage: Arc::clone(&class.usage), ..class.limited_to(reads) }
     }
 
-    /// The class of a pod in a profile that reads every field.
-    pub(crate) fn with_everything(pod: &PodView, cluster: &mut Cluster) -> Class {
+    /// The class of a pod in a profile that reads every field and infers the values in `reads`.
+    pub(crate) fn with_everything(pod: &PodView, reads: &ReadSet, cluster: &mut Cluster) -> Class {
         let keys = |texts: &SmallMap<String>| texts.keys().map(str::to_owned).collect();
         let (labels, annotations) = (keys(&pod.metadata.labels), keys(&pod.metadata.annotations));
-        let class = Class::of(pod, &ReadSet { fields: PodSpecFields::ALL, labels, annotations }, cluster);
+        let everything = ReadSet { fields: PodSpecFields::ALL, labels, annotations, inferred: reads.inferred.clone() };
+        let class = Class::of(pod, &everything, cluster);
         Class { node_name: pod.node_name().map(|name| cluster.names.intern(name)), ..class }
     }
 
     /// The same class with only the fields in `reads`.
     pub(crate) fn limited_to(self, reads: &ReadSet) -> Class {
-        let Class { profile, usage, tolerations, required, preferred, node_name, images, mut labels, mut annotations } =
-            self;
+        let Class { profile, usage, tolerations, required, preferred, node_name, images, .. } = self;
+        let Class { mut labels, mut annotations, mut inferred, .. } = self;
         labels.retain(|(key, _)| reads.labels.contains(&**key));
         annotations.retain(|(key, _)| reads.annotations.contains(&**key));
+        inferred.retain(|(name, _)| reads.inferred.contains_key(name));
         let has = |field| reads.fields.contains(field);
         Class {
             profile,
@@ -161,6 +171,7 @@ impl Class {
             images: if has(PodSpecFields::IMAGES) { images } else { Vec::new() },
             labels,
             annotations,
+            inferred,
         }
     }
 }
@@ -171,6 +182,11 @@ fn value_of<'a>(texts: &'a KeyValues, key: &str) -> Option<&'a str> {
 
 fn key_values<'a>(keys: &BTreeSet<String>, value_of: impl Fn(&str) -> Option<&'a str>) -> KeyValues {
     keys.iter().filter_map(|key| Some((key.as_str().into(), value_of(key)?.into()))).collect()
+}
+
+fn inferred(reads: &ReadSet, spec: &PodSpecView) -> Vec<(&'static str, u64)> {
+    let values = reads.inferred.values().map(|value| (value.name, (value.infer)(spec)));
+    values.filter(|(_, value)| *value != 0).collect()
 }
 
 fn images(pod: &PodView, names: &mut NameTable) -> Vec<NameId> {

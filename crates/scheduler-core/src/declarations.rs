@@ -132,7 +132,7 @@ impl ClusterGenerator<'_> {
         cluster.set_node(&view);
         let node = cluster.index_of(&view.metadata.name);
         let (pod, mut running) = (self.pod(), Vec::new());
-        let class = Class::with_everything(&pod, &mut cluster);
+        let class = Class::with_everything(&pod, &filter.reads(), &mut cluster);
         self.check_invariants(filter, &class, &pod, node, &cluster)?;
         for _ in 0..6 {
             let before = filter.slots(&class, cluster.node_ref(node), LoadAssumption::Now);

@@ -61,7 +61,7 @@ pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
 pub use pods::ExclusionReason;
 pub use profile::Profile;
 pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
-pub use reads::{PodSpecFields, ReadSet};
+pub use reads::{InferredValue, PodSpecFields, ReadSet};
 pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
 pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
 pub use scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};

@@ -1,15 +1,38 @@
 //! What filters and scores read of a pod. Fields that none of them reads do not distinguish classes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::BitOr;
 
-/// What a filter or score reads of a pod: fields of its spec, and labels and annotations by key.
+use types::views::PodSpecView;
+
+/// What a filter or score reads of a pod: fields of its spec, values inferred from it, and labels and annotations by
+/// key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadSet {
     pub(crate) fields: PodSpecFields,
     pub(crate) labels: BTreeSet<String>,
     pub(crate) annotations: BTreeSet<String>,
+    pub(crate) inferred: BTreeMap<&'static str, InferredValue>,
 }
+
+/// A value that a filter or score infers from a pod's spec, such as a set of flags. Pods with the same value share a
+/// class, whatever fields it is inferred from.
+#[derive(Clone, Copy, Debug)]
+pub struct InferredValue {
+    /// Its name. Values of the same name must be inferred by the same function.
+    pub name: &'static str,
+    /// The value; 0 for nearly all pods.
+    pub infer: fn(&PodSpecView) -> u64,
+}
+
+/// The name stands for the function.
+impl PartialEq for InferredValue {
+    fn eq(&self, other: &InferredValue) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for InferredValue {}
 
 impl ReadSet {
     /// Only these fields; [`PodSpecFields::NONE`] for nothing at all.
@@ -29,11 +52,18 @@ impl ReadSet {
         self
     }
 
+    /// A value inferred from the pod's spec as well.
+    pub fn with_inferred(mut self, value: InferredValue) -> ReadSet {
+        self.inferred.insert(value.name, value);
+        self
+    }
+
     /// The union of both.
     pub(crate) fn union(mut self, other: &ReadSet) -> ReadSet {
         self.fields = self.fields | other.fields;
         self.labels.extend(other.labels.iter().cloned());
         self.annotations.extend(other.annotations.iter().cloned());
+        self.inferred.extend(&other.inferred);
         self
     }
 }

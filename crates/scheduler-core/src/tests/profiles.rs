@@ -9,7 +9,10 @@ use types::views::{NodeView, PodView, View};
 use crate::classes::Classes;
 use crate::cluster::Cluster;
 use crate::profile::{FitArgs, FitStrategy};
-use crate::{ClusterChange, Config, Core, DecisionAction, Profile};
+use crate::{
+    Class, ClusterChange, ClusterEvents, Config, Core, DecisionAction, Filter, InferredValue, LoadAssumption, NO_LIMIT,
+    NodeRef, PluginKind, PodSpecFields, Profile, ReadSet, Reason,
+};
 
 fn node(name: &str, images: Value) -> NodeView {
     let allocatable = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
@@ -70,6 +73,51 @@ fn fields_that_no_plugin_of_the_profile_reads_do_not_distinguish_classes() {
     assert!(!are_equal(&reduced), "the score still reads them");
     reduced.scores.retain(|(score, _)| score.name() != "TaintToleration");
     assert!(are_equal(&reduced));
+}
+
+/// Infers how many containers a pod has, and refuses no node.
+#[derive(Debug)]
+struct CountsContainers;
+
+impl Filter for CountsContainers {
+    fn name(&self) -> &str {
+        "CountsContainers"
+    }
+
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
+    }
+
+    fn reads(&self) -> ReadSet {
+        let count = InferredValue { name: "containers", infer: |spec| spec.containers.len() as u64 };
+        ReadSet::fields(PodSpecFields::NONE).with_inferred(count)
+    }
+
+    fn events_to_register(&self, _: &Class) -> ClusterEvents {
+        ClusterEvents::NONE
+    }
+
+    fn slots(&self, _: &Class, _: NodeRef<'_>, _: LoadAssumption) -> u32 {
+        NO_LIMIT
+    }
+
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, _: &mut dyn FnMut(Reason)) {}
+}
+
+#[test]
+fn pods_with_the_same_inferred_value_share_a_class() {
+    let containers = |count: usize| json!({"containers": vec![json!({"name": "c"}); count]});
+    let profile = Profile { filters: Vec::new(), scores: Vec::new(), ..Profile::default() };
+    let profile = profile.with_filter(Arc::new(CountsContainers)).unwrap();
+    let mut cluster = Cluster::default();
+    let classes = Classes::new(1, &[profile], &mut cluster);
+    let mut class = |spec: Value| classes.class_of(&pod("p", spec), &mut cluster);
+    let mut named = containers(2);
+    named["containers"][1]["name"] = json!("another");
+    named["tolerations"] = json!([{"operator": "Exists"}]);
+    assert_eq!(class(containers(2)), class(named));
+    assert_ne!(class(containers(2)).inferred("containers"), class(containers(3)).inferred("containers"));
+    assert_eq!(class(json!({})).inferred("containers"), 0);
 }
 
 #[test]
