@@ -6,7 +6,7 @@
 mod dirty; // which nodes changed, in order
 mod reservation; // capacity reserved for one unit
 mod images; // the number of nodes that have each image
-mod node; // static properties of a node: labels, taints, images
+mod node; // static properties of a node: labels, taints, images, declared features
 mod node_ref; // one node as filters and scores read it
 mod resources; // resource names and their columns
 mod overflow_sums; // exact sums of requests that exceed the columns

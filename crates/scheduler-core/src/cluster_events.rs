@@ -19,10 +19,12 @@ impl ClusterEvents {
     pub const NODE_TAINTS: ClusterEvents = ClusterEvents(8);
     /// A pod left a node, or uses less of it.
     pub const ASSIGNED_POD_DELETE: ClusterEvents = ClusterEvents(16);
+    /// The declared features of a node changed.
+    pub const NODE_DECLARED_FEATURES: ClusterEvents = ClusterEvents(32);
     /// Every event that a filter may register.
-    pub const ANY: ClusterEvents = ClusterEvents(31);
+    pub const ANY: ClusterEvents = ClusterEvents(63);
     /// The images of a node changed. No filter may register this: only scores read images.
-    pub(crate) const NODE_IMAGES: ClusterEvents = ClusterEvents(32);
+    pub(crate) const NODE_IMAGES: ClusterEvents = ClusterEvents(64);
 
     /// Whether the set is empty.
     pub fn is_empty(self) -> bool {

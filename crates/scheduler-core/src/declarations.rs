@@ -202,7 +202,7 @@ impl ClusterGenerator<'_> {
         running: &mut Vec<Usage>,
     ) -> (&'static str, ClusterEvents) {
         let other = self.node();
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 => {
                 view.metadata.labels = other.metadata.labels;
                 cluster.set_node(view);
@@ -224,13 +224,18 @@ impl ClusterGenerator<'_> {
                 ("the node's images changed", ClusterEvents::NODE_IMAGES)
             }
             4 => {
+                view.status.declared_features = other.status.declared_features;
+                cluster.set_node(view);
+                ("the node's declared features changed", ClusterEvents::NODE_DECLARED_FEATURES)
+            }
+            5 => {
                 // Its pods stay: they are deleted later than the node, unless the node returns before.
                 cluster.remove_node(&view.metadata.name);
                 *view = other;
                 cluster.set_node(view);
                 ("the node was deleted, and another was added under its name", ClusterEvents::NODE_ADD)
             }
-            5 if !running.is_empty() => {
+            6 if !running.is_empty() => {
                 cluster.remove_pod(node, &running.swap_remove(0));
                 (POD_REMOVED, ClusterEvents::ASSIGNED_POD_DELETE)
             }
@@ -250,6 +255,8 @@ impl ClusterGenerator<'_> {
         node.spec.unschedulable = self.random.below(4) == 0;
         node.spec.taints = (0..self.random.below(3)).map(|_| self.taint()).collect();
         node.status.images = (0..self.random.below(2)).map(|_| image()).collect();
+        let features = FEATURES.iter().filter(|_| self.random.below(2) == 0);
+        node.status.declared_features = features.map(|feature| (*feature).into()).collect();
         for (resource, most) in [("cpu", 6), ("memory", 6), ("pods", 4), ("example.com/device", 4)] {
             node.status.allocatable.insert(resource, Quantity::whole(self.random.below(most) as i64));
         }
@@ -327,6 +334,10 @@ impl ClusterGenerator<'_> {
     }
 }
 
+/// Features that kubelets declare and pods require.
+const FEATURES: [&str; 3] =
+    ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport", "VolumeBindMountOptions"];
+
 const IMAGE: &str = "registry.example.com/image:1";
 
 fn image() -> ImageView {
@@ -394,6 +405,7 @@ mod tests {
         Events,
         NodeAdded,
         Images,
+        Features,
         Many,
         Reasons,
     }
@@ -426,6 +438,7 @@ mod tests {
             let refuses = match self {
                 FaultyFilter::Empty => load == LoadAssumption::Empty,
                 FaultyFilter::Images => node.info().images.is_empty(),
+                FaultyFilter::Features => !node.declares_feature("VolumeBindMountOptions"),
                 _ => false,
             };
             if refuses {
@@ -462,6 +475,7 @@ mod tests {
             (FaultyFilter::Events, "left"),
             (FaultyFilter::NodeAdded, "was added under"),
             (FaultyFilter::Images, "images"),
+            (FaultyFilter::Features, "features"),
         ] {
             let violation = violation(filter);
             let is_missed =

@@ -1,4 +1,4 @@
-//! Static properties of a node: labels, taints, images, whether it is cordoned.
+//! Static properties of a node: labels, taints, images, declared features, whether it is cordoned.
 
 use types::views::NodeView;
 
@@ -18,6 +18,8 @@ pub(crate) struct NodeInfo {
     pub(crate) taints: Vec<Taint>,
     /// Sorted by name; an image is listed once under each of its names.
     pub(crate) images: Box<[NodeImage]>,
+    /// Sorted.
+    declared_features: Box<[NameId]>,
 }
 
 /// A taint.
@@ -56,6 +58,7 @@ impl NodeInfo {
             labels: Vec::new(),
             taints: Vec::new(),
             images: Box::default(),
+            declared_features: Box::default(),
         }
     }
 
@@ -75,13 +78,29 @@ impl NodeInfo {
         let mut images: Vec<_> = sized.map(|(name, size)| (names.intern(name), size)).collect();
         images.sort_by_key(|(name, _)| *name);
         images.dedup_by_key(|(name, _)| *name);
-        NodeInfo { name, present: true, unschedulable: view.spec.unschedulable, labels, taints, images: images.into() }
+        let features = view.status.declared_features.iter();
+        let mut declared_features: Box<[_]> = features.map(|feature| names.intern(feature)).collect();
+        declared_features.sort_unstable();
+        NodeInfo {
+            name,
+            present: true,
+            unschedulable: view.spec.unschedulable,
+            labels,
+            taints,
+            images: images.into(),
+            declared_features,
+        }
     }
 
     /// The size of an image, if the node has it.
     pub(crate) fn image_bytes(&self, image: NameId) -> Option<i64> {
         let at = self.images.binary_search_by_key(&image, |(name, _)| *name).ok()?;
         Some(self.images[at].1)
+    }
+
+    /// Whether its kubelet declares a feature.
+    pub(crate) fn declares(&self, feature: NameId) -> bool {
+        self.declared_features.binary_search(&feature).is_ok()
     }
 
     /// The keys of its labels.
@@ -106,6 +125,9 @@ impl NodeInfo {
         }
         if self.taints != before.taints || self.unschedulable != before.unschedulable {
             events |= ClusterEvents::NODE_TAINTS;
+        }
+        if self.declared_features != before.declared_features {
+            events |= ClusterEvents::NODE_DECLARED_FEATURES;
         }
         if self.images != before.images {
             events |= ClusterEvents::NODE_IMAGES;

@@ -22,6 +22,11 @@ impl<'a> NodeRef<'a> {
         Some(self.cluster.names.text(value))
     }
 
+    /// Whether its kubelet declares a feature.
+    pub fn declares_feature(self, feature: &str) -> bool {
+        self.cluster.names.get(feature).is_some_and(|feature| self.info().declares(feature))
+    }
+
     /// Whether it is cordoned.
     pub fn is_unschedulable(self) -> bool {
         self.info().unschedulable

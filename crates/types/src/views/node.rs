@@ -17,7 +17,7 @@ pub struct NodeView {
     pub metadata: MetaView,
     /// Taints, and whether the node is cordoned.
     pub spec: NodeSpecView,
-    /// Allocatable resources, conditions and images.
+    /// Allocatable resources, conditions, images and declared features.
     pub status: NodeStatusView,
 }
 
@@ -44,6 +44,9 @@ pub struct NodeStatusView {
     /// Container images on the node's disk.
     #[serde(deserialize_with = "tight")]
     pub images: Vec<ImageView>,
+    /// Features that the kubelet declares, by name.
+    #[serde(rename = "declaredFeatures", deserialize_with = "tight")]
+    pub declared_features: Vec<Box<str>>,
 }
 
 /// `node.status.images[]`.
