@@ -16,8 +16,8 @@ use anyhow::{Context, ensure};
 use api::field::Path;
 use api::views::{NodeView, PodView, View};
 use scheduler::KubeSchedulerConfiguration;
-use scheduler_core::Survey;
 use scheduler_core::profile::Profile;
+use scheduler_core::{BUILT_IN_FILTERS, BUILT_IN_SCORES, Survey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use supervisor::kubernetes;
@@ -49,10 +49,21 @@ const REGRESSIONS_FILE: &str = "tests/kube/scheduler/kept.jsonl";
 /// The query.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct PluginQuery {
+    /// The plugins that are compared.
+    plugins: Vec<String>,
     configuration: Value,
     nodes: Vec<Value>,
     pods: Vec<Value>,
     pod: Value,
+}
+
+/// All built-in filters and scores, and what a profile of kube-scheduler needs besides.
+fn all_plugins() -> Vec<String> {
+    let others = ["SchedulingGates", "PrioritySort", "DefaultBinder"];
+    let filters = BUILT_IN_FILTERS.iter().map(|filter| filter.name);
+    let scores = BUILT_IN_SCORES.iter().map(|score| score.name);
+    let names: BTreeSet<_> = others.into_iter().chain(filters).chain(scores).collect();
+    names.into_iter().map(str::to_owned).collect()
 }
 
 /// The response of one side, by node and plugin.
@@ -170,13 +181,16 @@ fn our_response(question: &PluginQuery) -> anyhow::Result<PluginResponse> {
     let pods: Vec<PodView> = pods.collect::<anyhow::Result<_>>()?;
     let mut profiles = configuration.profiles.iter();
     let profile = profiles.find(|profile| pod.spec.scheduler_name == profile.scheduler_name);
-    let profile = profile.context("the configuration has the pod's profile")?;
-    let survey = Survey::of(profile, &nodes, &pods, &pod);
+    let mut profile = profile.context("the configuration has the pod's profile")?.clone();
+    let is_compared = |name: &str| question.plugins.iter().any(|plugin| plugin == name);
+    profile.filters.retain(|filter| is_compared(filter.name()));
+    profile.scores.retain(|(score, _)| is_compared(score.name()));
+    let survey = Survey::of(&profile, &nodes, &pods, &pod);
     let feasible = survey.nodes.iter().filter(|node| node.slots > 0);
     let highest = feasible.map(|node| node.total).max();
     let chosen = survey.nodes.iter().find(|node| Some(&node.node) == survey.best.as_ref()).map(|node| node.total);
     ensure!(chosen == highest, "{:?} is chosen, and the best have {highest:?}", survey.best);
-    Ok(response_from_survey(profile, &survey))
+    Ok(response_from_survey(&profile, &survey))
 }
 
 fn response_from_survey(profile: &Profile, survey: &Survey) -> PluginResponse {

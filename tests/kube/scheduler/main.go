@@ -34,13 +34,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
-// The plugins that are asked. The others need more than nodes and pods.
-var asked = []string{
-	"SchedulingGates", "PrioritySort", "NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts",
-	"NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder",
-}
-
 type question struct {
+	// Plugins that are asked. The others need more than nodes and pods.
+	Plugins       []string        `json:"plugins"`
 	Configuration json.RawMessage `json:"configuration"`
 	Nodes         []*v1.Node      `json:"nodes"`
 	Pods          []*v1.Pod       `json:"pods"`
@@ -185,14 +181,14 @@ func profileFor(asked *question) (*config.KubeSchedulerProfile, error) {
 	for i := range configuration.Profiles {
 		profile := &configuration.Profiles[i]
 		if profile.SchedulerName == asked.Pod.Spec.SchedulerName {
-			narrow(profile.Plugins)
+			narrow(profile.Plugins, asked.Plugins)
 			return profile, nil
 		}
 	}
 	return nil, fmt.Errorf("no profile for scheduler name %q", asked.Pod.Spec.SchedulerName)
 }
 
-func narrow(all *config.Plugins) {
+func narrow(all *config.Plugins, asked []string) {
 	for _, set := range []*config.PluginSet{
 		&all.PreEnqueue, &all.QueueSort, &all.PreFilter, &all.Filter, &all.PostFilter, &all.PreScore, &all.Score,
 		&all.Reserve, &all.Permit, &all.PreBind, &all.Bind, &all.PostBind, &all.MultiPoint, &all.PlacementGenerate,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::PluginQuery;
+use super::{PluginQuery, all_plugins};
 use crate::builder::CaseGenerator;
 
 /// A random query. An API server would accept everything in it.
@@ -27,7 +27,7 @@ pub(super) fn random_query(generator: &CaseGenerator) -> PluginQuery {
     if generator.once_in(30) {
         pending["spec"]["schedulingGates"] = json!([{"name": "example.com/gate"}]);
     }
-    PluginQuery { configuration: configuration(generator), nodes, pods, pod: pending }
+    PluginQuery { plugins: all_plugins(), configuration: configuration(generator), nodes, pods, pod: pending }
 }
 
 /// A random query for a whole control plane: the default profile, and pods that an API server accepts as they are.
@@ -40,13 +40,15 @@ pub(super) fn random_server_query(generator: &CaseGenerator) -> PluginQuery {
     for pod in question.pods.iter_mut().chain(std::iter::once(&mut question.pod)) {
         let (metadata, spec) = (&pod["metadata"]["name"], &pod["spec"]);
         let mut spec = spec.clone();
-        for field in ["overhead", "schedulingGates"] {
-            // An overhead needs a RuntimeClass, and there are none. Gated pods are not scheduled.
+        for field in ["overhead", "schedulingGates", "hostNetwork", "hostUsers", "ephemeralContainers"] {
+            // An overhead needs a RuntimeClass, and there are none. Gated pods are not scheduled. A server without
+            // their feature gates refuses the others.
             spec.as_object_mut().map(|spec| spec.remove(field));
         }
         for containers in ["containers", "initContainers"] {
             for container in spec.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten() {
                 limit_devices(container);
+                container.as_object_mut().map(|container| container.remove("volumeMounts"));
             }
         }
         *pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": metadata}, "spec": spec});
@@ -71,6 +73,14 @@ const VALUES: [&str; 6] = ["a", "b", "1", "5", "12", "x1"];
 const EXTENDED_RESOURCES: [&str; 3] = ["example.com/gpu", "example.com/nic", "example.org/fpga"];
 const IMAGES: [&str; 5] =
     ["registry.example/train:1", "registry.example/train:2", "busybox", "registry.example:5000/tool", "alpine:latest"];
+
+/// Features that kubelets declare, sorted. Pending pods require all but the first.
+const FEATURES: [&str; 4] = [
+    "InPlacePodLevelResourcesVerticalScaling",
+    "RestartAllContainersOnContainerExits",
+    "UserNamespacesHostNetworkSupport",
+    "VolumeBindMountOptions",
+];
 
 fn node(generator: &CaseGenerator, number: usize, image_sizes: &[i64]) -> Value {
     let mut allocatable = Map::new();
@@ -115,6 +125,8 @@ fn node(generator: &CaseGenerator, number: usize, image_sizes: &[i64]) -> Value 
         json!({"names": names, "sizeBytes": size})
     });
     node["status"]["images"] = images.collect();
+    node["status"]["declaredFeatures"] =
+        FEATURES.iter().filter(|_| !generator.once_in(3)).map(|name| json!(name)).collect();
     node
 }
 
@@ -135,12 +147,20 @@ fn pod(generator: &CaseGenerator, name: &str) -> Value {
             let mut container = container(generator, &format!("i{number}"));
             if generator.once_in(2) {
                 container["restartPolicy"] = json!("Always");
+                container.as_object_mut().map(|container| container.remove("restartPolicyRules"));
             } else {
                 container["ports"] = json!([]);
             }
             container
         });
         spec["initContainers"] = init.collect();
+    }
+    if generator.once_in(6) {
+        spec["hostNetwork"] = json!(generator.once_in(2));
+        spec["hostUsers"] = json!(generator.once_in(2));
+    }
+    if generator.once_in(15) {
+        spec["ephemeralContainers"] = json!([{"name": "debug", "image": "busybox", "volumeMounts": mounts(generator)}]);
     }
     if generator.once_in(6) {
         spec["overhead"] = json!({"cpu": "50m", "memory": "40Mi"});
@@ -195,7 +215,21 @@ fn container(generator: &CaseGenerator, name: &str) -> Value {
         }
         container["ports"] = json!([port]);
     }
+    if generator.once_in(12) {
+        let action = generator.choose(&["Restart", "RestartAllContainers"]);
+        container["restartPolicy"] = json!("Never");
+        container["restartPolicyRules"] =
+            json!([{"action": action, "exitCodes": {"operator": "In", "values": [generator.choose(&[3, 42])]}}]);
+    }
+    if generator.once_in(12) {
+        container["volumeMounts"] = mounts(generator);
+    }
     container
+}
+
+fn mounts(generator: &CaseGenerator) -> Value {
+    let options = generator.choose(&[json!([]), json!(["noexec"]), json!(["noexec", "nosuid"])]).clone();
+    json!([{"name": "scratch", "mountPath": "/scratch", "bindMountOptions": options}])
 }
 
 /// Requests of the pod as a whole, large enough for those of its containers.
