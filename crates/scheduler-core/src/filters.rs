@@ -5,6 +5,7 @@
 
 mod host_ports;
 mod node_affinity;
+mod node_declared_features;
 mod node_name;
 mod node_unschedulable;
 mod resources;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use host_ports::HostPorts;
 use node_affinity::NodeAffinity;
 pub(crate) use node_affinity::term_matches;
+use node_declared_features::NodeDeclaredFeatures;
 use node_name::NodeName;
 use node_unschedulable::NodeUnschedulable;
 pub(crate) use resources::NodeResourcesFit;
@@ -66,6 +68,12 @@ pub static BUILT_IN_FILTERS: &[BuiltInFilter] = &[
         needs_pre_filter: true,
         reasons: &[Reason::NODE_AFFINITY, Reason::ADDED_AFFINITY],
         new: |args, cluster| Arc::new(NodeAffinity::of(&args.node_affinity, cluster)),
+    },
+    BuiltInFilter {
+        name: "NodeDeclaredFeatures",
+        needs_pre_filter: true,
+        reasons: &[Reason::DECLARED_FEATURES],
+        new: |_, cluster| Arc::new(NodeDeclaredFeatures::of(cluster)),
     },
     BuiltInFilter {
         name: "NodePorts",
@@ -174,6 +182,7 @@ impl Reason {
     pub(crate) const TAINTS: Reason = Reason::new("node(s) had untolerated taint(s)");
     pub(crate) const NODE_AFFINITY: Reason = Reason::new("node(s) didn't match Pod's node affinity/selector");
     pub(crate) const ADDED_AFFINITY: Reason = Reason::new("node(s) didn't match scheduler-enforced node affinity");
+    pub(crate) const DECLARED_FEATURES: Reason = Reason::new("node(s) didn't match Pod's required features");
     pub(crate) const HOST_PORTS: Reason = Reason::new("node(s) didn't have free ports for the requested pod ports");
     pub(crate) const TOO_MANY_PODS: Reason = Reason::new("Too many pods");
     /// The node lacks the label of the group's topology key.

@@ -161,6 +161,13 @@ pub struct PodSpecView {
     /// Whether the pod has resource claims.
     #[serde(rename = "resourceClaims", deserialize_with = "any")]
     pub claims_devices: bool,
+    /// Whether the pod uses the network of its node.
+    pub host_network: bool,
+    /// `false`: the pod has a user namespace of its own.
+    pub host_users: Option<bool>,
+    /// Whether a volume mount of an ephemeral container has bind mount options.
+    #[serde(rename = "ephemeralContainers", deserialize_with = "ephemeral_bind_mount_options")]
+    pub ephemeral_bind_mount_options: bool,
 }
 
 impl PodSpecView {
@@ -277,6 +284,12 @@ pub struct ContainerView {
     /// Whether `restartPolicy` is `Always`, which makes an init container a sidecar.
     #[serde(rename = "restartPolicy", deserialize_with = "is_always")]
     pub is_restarted_always: bool,
+    /// Whether a restart rule restarts all containers of the pod.
+    #[serde(rename = "restartPolicyRules", deserialize_with = "restarts_all")]
+    pub restarts_all: bool,
+    /// Whether a volume mount has bind mount options.
+    #[serde(rename = "volumeMounts", deserialize_with = "bind_mount_options")]
+    pub has_bind_mount_options: bool,
 }
 
 fn is_always<'de, D: serde::Deserializer<'de>>(policy: D) -> Result<bool, D::Error> {
@@ -288,6 +301,38 @@ fn is_always<'de, D: serde::Deserializer<'de>>(policy: D) -> Result<bool, D::Err
     }
     let policy: Option<RestartPolicy> = Option::deserialize(policy)?;
     Ok(matches!(policy, Some(RestartPolicy::Always)))
+}
+
+fn restarts_all<'de, D: serde::Deserializer<'de>>(rules: D) -> Result<bool, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Rule {
+        action: InternedStr,
+    }
+    let rules: Option<Vec<Rule>> = Option::deserialize(rules)?;
+    Ok(rules.into_iter().flatten().any(|rule| rule.action == "RestartAllContainers"))
+}
+
+fn bind_mount_options<'de, D: serde::Deserializer<'de>>(mounts: D) -> Result<bool, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Mount {
+        #[serde(rename = "bindMountOptions", deserialize_with = "any")]
+        has_options: bool,
+    }
+    let mounts: Option<Vec<Mount>> = Option::deserialize(mounts)?;
+    Ok(mounts.into_iter().flatten().any(|mount| mount.has_options))
+}
+
+fn ephemeral_bind_mount_options<'de, D: serde::Deserializer<'de>>(containers: D) -> Result<bool, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Container {
+        #[serde(rename = "volumeMounts", deserialize_with = "bind_mount_options")]
+        has_options: bool,
+    }
+    let containers: Option<Vec<Container>> = Option::deserialize(containers)?;
+    Ok(containers.into_iter().flatten().any(|container| container.has_options))
 }
 
 /// `resources` of a container or a pod.
