@@ -1,11 +1,10 @@
 //! Properties that hold on every generated cluster, after every step.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::property_config::property_config;
+use super::reference_model::{ModelGroup, ModelNode, ModelPod, ReferenceModel};
 use super::text_cluster::{TextCluster, line};
 use crate::{Config, Decision, DecisionAction, Refusal, RefusalCause};
 
@@ -98,41 +97,6 @@ fn crowded() -> impl Strategy<Value = Vec<PropertyStep>> {
         let decided = steps.into_iter().flat_map(|step| [step, PropertyStep::Decide { bind: true }]);
         std::iter::once(node).chain(small).chain([PropertyStep::Decide { bind: true }]).chain(decided).collect()
     })
-}
-
-/// A plain reference model of the cluster.
-#[derive(Default)]
-pub(super) struct ReferenceModel {
-    pub(super) nodes: BTreeMap<String, ModelNode>,
-    pub(super) pods: BTreeMap<String, ModelPod>,
-    pub(super) groups: BTreeMap<String, ModelGroup>,
-    created_count: usize,
-}
-
-pub(super) struct ModelNode {
-    pub(super) gpu: i64,
-    pub(super) pods: i64,
-    pub(super) rack: Option<String>,
-    pub(super) tainted: bool,
-}
-
-pub(super) struct ModelPod {
-    pub(super) gpu: i64,
-    port: bool,
-    pub(super) group: Option<String>,
-    /// Set when the pod is placed.
-    pub(super) node: Option<String>,
-    /// Whether the watch has shown it bound.
-    observed_bound: bool,
-    pub(super) succeeded: bool,
-    /// Whether it succeeded in an earlier run of its group: a pod was created after all others had ended.
-    is_past: bool,
-}
-
-pub(super) struct ModelGroup {
-    pub(super) min_count: Option<usize>,
-    pub(super) in_rack: bool,
-    priority: u8,
 }
 
 /// A core without reservations, releases and recounts. A recount would hide a missed wake-up.
@@ -362,134 +326,6 @@ impl PropertyRun {
             assert!(is_mixed || refusal.fits_count == fits, "{}", refusal.message());
         }
     }
-}
-
-impl ReferenceModel {
-    fn placed<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a ModelPod> {
-        self.pods.values().filter(move |pod| pod.group.as_deref() == Some(group) && pod.node.is_some())
-    }
-
-    /// Members that succeeded in the current run.
-    fn succeeded_count(&self, group: &str) -> i64 {
-        let members = self.pods.values().filter(|pod| pod.group.as_deref() == Some(group));
-        members.filter(|pod| pod.succeeded && !pod.is_past).count() as i64
-    }
-
-    fn free_slots(&self, name: &str, gpu: i64) -> i64 {
-        let node = &self.nodes[name];
-        let on: Vec<_> = self.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).collect();
-        let free_gpu = node.gpu - on.iter().map(|pod| pod.gpu).sum::<i64>();
-        if node.tainted { 0 } else { (free_gpu / gpu).min(node.pods - on.len() as i64).max(0) }
-    }
-
-    pub(super) fn pending_sizes(&self, group: &str) -> Vec<i64> {
-        let members = self.pods.values().filter(|pod| pod.group.as_deref() == Some(group));
-        members.filter(|pod| pod.node.is_none() && !pod.succeeded).map(|pod| pod.gpu).collect()
-    }
-
-    pub(super) fn is_mixed(&self, group: &str) -> bool {
-        self.pending_sizes(group).windows(2).any(|sizes| sizes[0] != sizes[1])
-    }
-
-    /// How many of the group's pending pods fit at most, by exhaustive search.
-    fn fits_at_most(&self, group: &str) -> usize {
-        let sizes = self.pending_sizes(group);
-        let inside = |rack: Option<&String>| -> usize {
-            let nodes = self.nodes.iter().filter(|(_, node)| rack.is_none() || node.rack.as_ref() == rack);
-            most_that_fit(&sizes, nodes.map(|(name, node)| self.free_on(name, node)).collect())
-        };
-        if !self.groups[group].in_rack {
-            return inside(None);
-        }
-        let pinned = self.racks_of(group);
-        let racks: BTreeSet<&String> = match pinned.len() {
-            _ if self.is_outside(group) => BTreeSet::new(),
-            0 => self.nodes.values().filter_map(|node| node.rack.as_ref()).collect(),
-            1 => pinned.iter().collect(),
-            _ => BTreeSet::new(),
-        };
-        racks.into_iter().map(|rack| inside(Some(rack))).max().unwrap_or(0)
-    }
-
-    /// Free GPUs and pod slots of a node.
-    pub(super) fn free_on(&self, name: &str, node: &ModelNode) -> (i64, i64) {
-        let on: Vec<_> = self.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).collect();
-        let free = (node.gpu - on.iter().map(|pod| pod.gpu).sum::<i64>(), node.pods - on.len() as i64);
-        if node.tainted { (0, 0) } else { free }
-    }
-
-    /// No waiting unit fits: no change that freed capacity was missed.
-    fn assert_nothing_more_fits(&self) {
-        for (name, group) in &self.groups {
-            let (fits, placed) = (self.fits_at_most(name), self.placed(name).count());
-            let wanted = group.min_count.unwrap_or(1).saturating_sub(placed + self.succeeded_count(name) as usize);
-            assert!(fits < wanted.max(1), "{name} fits but was not woken");
-        }
-        let singles = self.pods.iter().filter(|(_, pod)| pod.group.is_none() && pod.node.is_none() && !pod.succeeded);
-        for (name, pod) in singles.filter(|(_, pod)| pod.gpu > 0 && !pod.port) {
-            assert!(self.nodes.keys().all(|node| self.free_slots(node, pod.gpu) == 0), "{name} fits but was not woken");
-        }
-    }
-
-    fn racks_of(&self, group: &str) -> BTreeSet<String> {
-        let nodes = self.placed(group).filter_map(|pod| self.nodes.get(pod.node.as_deref()?));
-        nodes.filter_map(|node| node.rack.clone()).collect()
-    }
-
-    /// Whether members are on a node that is in no rack any more.
-    fn is_outside(&self, group: &str) -> bool {
-        let mut nodes = self.placed(group).filter_map(|pod| self.nodes.get(pod.node.as_deref()?));
-        nodes.any(|node| node.rack.is_none())
-    }
-
-    /// A node may have shrunk under its pods; a newly placed pod must fit into what it has now.
-    fn assert_not_overcommitted(&self, name: &str, placed: &str) {
-        let node = self.nodes.get(name).expect("pods are placed only on existing nodes");
-        let on: Vec<_> = self.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).collect();
-        let gpu = on.iter().map(|pod| pod.gpu).sum::<i64>();
-        assert!(gpu <= node.gpu || self.pods[placed].gpu == 0, "{gpu} of {} GPUs used on {name}", node.gpu);
-        assert!(on.len() as i64 <= node.pods, "too many pods on {name}");
-        assert!(on.iter().filter(|pod| pod.port).count() <= 1, "one host port twice on {name}");
-        assert!(!node.tainted, "{name} is tainted");
-    }
-
-    fn assert_atomic_and_together(&self, group: &str) {
-        let placed = self.placed(group).count() + self.succeeded_count(group) as usize;
-        assert!(placed >= self.groups[group].min_count.unwrap_or(1), "{group} has {placed} pods placed");
-        if self.groups[group].in_rack {
-            assert_eq!(self.racks_of(group).len(), 1, "{group} is spread over racks");
-            assert!(!self.is_outside(group), "a member of {group} is in no rack");
-        }
-    }
-}
-
-/// The most pods of these sizes that fit on nodes with this free capacity. Computes, node by node, all counts per
-/// size that a fill of the nodes can leave.
-pub(super) fn most_that_fit(sizes: &[i64], nodes: Vec<(i64, i64)>) -> usize {
-    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
-    sizes.iter().for_each(|size| *counts.entry(*size).or_default() += 1);
-    let (sizes, counts): (Vec<i64>, Vec<usize>) = counts.into_iter().unzip();
-    let mut left: BTreeSet<Vec<usize>> = BTreeSet::from([counts.clone()]);
-    for (gpu, pods) in nodes {
-        // One more pod at a time, as long as it fits.
-        let mut reached: BTreeSet<(Vec<usize>, i64, i64)> = left.into_iter().map(|left| (left, gpu, pods)).collect();
-        let mut next: Vec<_> = reached.iter().cloned().collect();
-        while let Some((left, gpu, pods)) = next.pop() {
-            for (at, size) in sizes.iter().enumerate().filter(|(at, _)| left[*at] > 0) {
-                if *size <= gpu && pods > 0 {
-                    let mut fewer = left.clone();
-                    fewer[at] -= 1;
-                    let state = (fewer, gpu - size, pods - 1);
-                    if reached.insert(state.clone()) {
-                        next.push(state);
-                    }
-                }
-            }
-        }
-        left = reached.into_iter().map(|(left, _, _)| left).collect();
-    }
-    let all: usize = counts.iter().sum();
-    left.into_iter().map(|left| all - left.into_iter().sum::<usize>()).max().unwrap_or(0)
 }
 
 fn nth<'a>(names: impl Iterator<Item = &'a String>, number: u8) -> Option<String> {

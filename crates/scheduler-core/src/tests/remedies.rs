@@ -5,8 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use types::views::{ObjectKey, PodView};
 
-use super::properties::{ModelGroup, PropertyRun, PropertyStep, most_that_fit, plain, steps};
+use super::properties::{PropertyRun, PropertyStep, plain, steps};
 use super::property_config::property_config;
+use super::reference_model::{ModelGroup, most_that_fit};
 use crate::{
     Blocker, ChosenDomain, Config, Decision, DecisionAction, Refusal, Remedy, RemedyStatus, ResourceShortfall, Unit,
     UnitExplanation,
