@@ -279,7 +279,11 @@ impl ClusterGenerator<'_> {
         if self.random.below(3) == 0 {
             container.ports = [PortView { host_port: 80, ..PortView::default() }].into();
         }
+        container.restarts_all = self.random.below(4) == 0;
+        container.has_bind_mount_options = self.random.below(4) == 0;
         pod.spec.containers.push(container);
+        pod.spec.host_network = self.random.below(2) == 0;
+        pod.spec.host_users = [None, Some(false), Some(true)][self.random.below(3) as usize];
         pod.spec.node_name = ["", "node", "elsewhere"][self.random.below(3) as usize].to_owned();
         pod.spec.node_selector = self.selector();
         pod.spec.tolerations = (0..self.random.below(3)).map(|_| self.toleration()).collect();

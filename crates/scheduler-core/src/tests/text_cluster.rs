@@ -160,6 +160,15 @@ impl TextCluster {
                 "node" => spec["nodeName"] = json!(value),
                 "priority" => spec["priority"] = json!(value.parse::<i32>().unwrap()),
                 "port" => container["ports"] = json!([{"hostPort": value.parse::<i32>().unwrap()}]),
+                "needs" => {
+                    for feature in value.split(',') {
+                        match feature {
+                            "restart" => container["restartPolicyRules"] = json!([{"action": "RestartAllContainers"}]),
+                            "mount" => container["volumeMounts"] = json!([{"bindMountOptions": ["noexec"]}]),
+                            _ => {}
+                        }
+                    }
+                }
                 "gate" => spec["schedulingGates"] = json!([{"name": value}]),
                 "scheduler" => spec["schedulerName"] = json!(value),
                 "apart" => {
@@ -200,10 +209,18 @@ impl TextCluster {
     pub(super) fn set_node(&mut self, name: &str, options: &BTreeMap<&str, &str>, cordoned: bool) {
         let amount = |option, default| options.get(option).copied().unwrap_or(default).to_owned();
         let mut labels = serde_json::Map::new();
-        let mut taints = Vec::new();
+        let (mut taints, mut features) = (Vec::new(), Vec::new());
         for (option, value) in options {
             match *option {
                 "gpu" | "cpu" | "memory" | "pods" => {}
+                "declares" => {
+                    let full = |feature| match feature {
+                        "restart" => Some("RestartAllContainersOnContainerExits"),
+                        "mount" => Some("VolumeBindMountOptions"),
+                        _ => None,
+                    };
+                    features.extend(value.split(',').filter_map(full));
+                }
                 "taint" => {
                     let (key, effect) = value.split_once(':').unwrap();
                     taints.push(json!({"key": key, "effect": effect}));
@@ -214,10 +231,13 @@ impl TextCluster {
         let document = json!({
             "metadata": {"name": name, "uid": name, "labels": labels},
             "spec": {"unschedulable": cordoned, "taints": taints},
-            "status": {"allocatable": {
-                "cpu": amount("cpu", "96"), "memory": amount("memory", "1Ti"), "pods": amount("pods", "110"),
-                "nvidia.com/gpu": amount("gpu", "0"),
-            }},
+            "status": {
+                "allocatable": {
+                    "cpu": amount("cpu", "96"), "memory": amount("memory", "1Ti"), "pods": amount("pods", "110"),
+                    "nvidia.com/gpu": amount("gpu", "0"),
+                },
+                "declaredFeatures": features,
+            },
         });
         let new = Arc::new(NodeView::decode(document.to_string().as_bytes()).unwrap());
         let old = self.nodes.insert(name.to_owned(), Arc::clone(&new));
