@@ -109,6 +109,10 @@ impl Cluster {
     }
 }
 
+/// What the kubelet of 1.37 declares with its default gates, of the features that a pending pod can require. The
+/// scheduler's filter NodeDeclaredFeatures reads it.
+const DECLARED_FEATURES: [&str; 1] = ["RestartAllContainersOnContainerExits"];
+
 impl NodeSet {
     fn node(&self, index: usize, name: String, now: Timestamp) -> Node {
         let mut labels = self.labels.clone();
@@ -126,6 +130,7 @@ impl NodeSet {
             allocatable: Some(self.capacity.clone()),
             capacity: Some(self.capacity.clone()),
             conditions: Some(conditions(now)),
+            declared_features: Some(DECLARED_FEATURES.map(str::to_owned).to_vec()),
             node_info: Some(NodeSystemInfo {
                 architecture: "amd64".to_owned(),
                 kubelet_version: "v1.37.1-simulated".to_owned(),

@@ -148,11 +148,12 @@ const ALIASES: [(&str, Gate); 6] = [
 ];
 
 /// Gates of Kubernetes 1.37 whose features are always on here. They may be switched on, but not off.
-const ALWAYS_ON: [&str; 4] = [
+const ALWAYS_ON: [&str; 5] = [
     "DynamicResourceAllocation",
     "JobManagedBy",
     "MutablePodResourcesForSuspendedJobs",
     "MutableSchedulingDirectivesForSuspendedJobs",
+    "NodeDeclaredFeatures",
 ];
 
 /// The settings are not valid.

@@ -269,3 +269,31 @@ fn without_groups_the_gate_does_not_change_scheduling() {
     assert!(with.len() > 36, "{}", with.len());
     assert_eq!(with, without);
 }
+
+#[test]
+fn a_gang_that_requires_a_feature_starts_when_its_node_declares_it() {
+    on_test_cluster(async {
+        let cluster = TestCluster::start(9, 1).await;
+        let first = |cluster: &TestCluster| Some(cluster.cache::<NodeView>().all().first()?.metadata.name.clone());
+        let node = cluster.eventually("the node is in the cache", MINUTE, first).await;
+        declare(&cluster, &node, json!(null)).await;
+        group(&cluster, "restarting", Some(2)).await;
+        for number in 0..2 {
+            let mut member = pod(&format!("restarting-{number}")).group("restarting").gpus(1).build();
+            member["spec"]["containers"][0]["restartPolicy"] = "Never".into();
+            member["spec"]["containers"][0]["restartPolicyRules"] =
+                json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
+            member["metadata"]["annotations"]["phalanx.dev/run-seconds"] = "100000".into();
+            cluster.create(&member).await;
+        }
+        let message = until_refused(&cluster, "restarting").await;
+        assert!(message.contains("didn't match Pod's required features"), "{message}");
+        declare(&cluster, &node, json!(["RestartAllContainersOnContainerExits"])).await;
+        until_bound(&cluster, "restarting", 2).await;
+    });
+}
+
+async fn declare(cluster: &TestCluster, node: &str, features: serde_json::Value) {
+    let patch = json!({"status": {"declaredFeatures": features}});
+    cluster.request("PATCH", &format!("/api/v1/nodes/{node}/status"), &patch).await.unwrap();
+}
