@@ -142,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // A copy: every test starts the program again, and a concurrent build must not change it.
     let copy = program::copy_program(&phalanx)?;
     let phalanx = copy.path();
-    let commit = if args.record { record::commit(&root)? } else { String::new() };
+    let commit = if args.record { supervisor::committed_head(&root)? } else { String::new() };
     let mut runs = Vec::new();
     for (suite, program) in suites.iter().zip(&programs) {
         let servers = suite.servers.iter().filter(|&&server| args.selects(suite, server));

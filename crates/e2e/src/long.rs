@@ -133,7 +133,7 @@ impl LongStep {
 /// Runs the steps; an error if one of them failed.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (start, root) = (Instant::now(), supervisor::repository_root()?);
-    let commit = if args.record { record::committed_head(&root)? } else { String::new() };
+    let commit = if args.record { supervisor::committed_head(&root)? } else { String::new() };
     let is_selected = |step: &&LongStep| args.only.is_empty() || args.only.contains(step);
     let steps: Vec<LongStep> = LongStep::value_variants().iter().filter(is_selected).copied().collect();
     let mut failed = Vec::new();

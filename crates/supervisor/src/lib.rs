@@ -7,6 +7,7 @@
 mod process; // a supervised child process; read this first
 pub mod guard; // a program that ends with the process that started it
 mod client; // clients of the servers that are started here
+mod committed_head; // the commit of a recorded run
 mod component; // `phalanx scheduler`, `controllers`, `nodes`
 mod folders; // the repository, the cache, scratch folders
 pub mod guides; // the commands of README and guides, for the tests that run them
@@ -15,6 +16,7 @@ mod up; // `phalanx up`
 
 use std::process::ExitCode;
 
+pub use committed_head::committed_head;
 pub use component::{resolve_program, start_component};
 pub use folders::{ScratchDir, cache_folder, repository_root};
 pub use process::SupervisedProcess;

@@ -1,9 +1,8 @@
 //! docs/upstream.yaml: the result of the last whole run of each suite on each server.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::SuiteServer;
@@ -53,19 +52,6 @@ pub fn write(root: &Path, record: SuiteRecord) -> anyhow::Result<()> {
     let records = replace_record(read(root)?, record);
     let path = file(root);
     std::fs::write(&path, format!("{HEAD}{}", text(&records)?)).with_context(|| path.display().to_string())
-}
-
-/// The commit under test. A tree with uncommitted changes other than records is an error, because its run could not be
-/// repeated.
-pub fn commit(root: &Path) -> anyhow::Result<String> {
-    let git = |args: &[&str]| -> anyhow::Result<String> {
-        let output = Command::new("git").args(args).current_dir(root).output().context("running git")?;
-        ensure!(output.status.success(), "git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    };
-    let changed = git(&["status", "--porcelain", "--", ".", ":!docs"])?;
-    ensure!(changed.is_empty(), "--record needs a committed tree, these files differ:\n{changed}");
-    git(&["rev-parse", "--short=9", "HEAD"])
 }
 
 fn file(root: &Path) -> PathBuf {

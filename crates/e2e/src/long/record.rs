@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 const YAML: &str = "docs/long-runs.yaml";
@@ -48,18 +47,6 @@ pub struct LongRecord {
 pub struct SeedRange {
     pub first: u64,
     pub last: u64,
-}
-
-/// The commit under test. Changes outside of docs are an error, because the run could not be repeated.
-pub fn committed_head(root: &Path) -> anyhow::Result<String> {
-    let git = |args: &[&str]| -> anyhow::Result<String> {
-        let output = Command::new("git").args(args).current_dir(root).output().context("running git")?;
-        ensure!(output.status.success(), "git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    };
-    let changed = git(&["status", "--porcelain", "--", ".", ":!docs"])?;
-    ensure!(changed.is_empty(), "--record needs a committed tree, these files differ:\n{changed}");
-    git(&["rev-parse", "--short=9", "HEAD"])
 }
 
 /// All records; none if the file does not exist.
