@@ -19,6 +19,7 @@ pub mod conversion; // older versions and drafts, to and from the current one
 pub mod cron; // when a CronJob is due
 
 // The shared types, so that a crate that needs rules has one name for both.
+pub use types::with_every_view;
 pub use types::{Clock, Gate, Gates, InternedStr, Random, Revision, SmallMap, Timestamp, Uid};
 pub use types::{clock, gates, interned_str, kinds, quantity, random, revision, small_map, uid, views};
 

@@ -251,45 +251,31 @@ fn start_ttl(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'st
     controllers::ttl::run(context)
 }
 
-/// The garbage collector.
+macro_rules! cached_kinds_of {
+    ($($view:ident),*) => { &[$(CachedKind::of::<api::views::$view>()),*] };
+}
+
+/// The garbage collector. It collects objects of every kind that has a view.
 pub static GC: ControlLoop = ControlLoop {
     name: "gc",
     about: "Deletes objects without their owners",
     component: Component::Controllers,
     user: "system:serviceaccount:kube-system:generic-garbage-collector",
     groups: SERVICE_ACCOUNT,
-    reads: &[
-        CachedKind::of::<PodGroupView>(),
-        CachedKind::of::<CompositePodGroupView>(),
-        CachedKind::of::<WorkloadView>(),
-        CachedKind::of::<CronJobView>(),
-        CachedKind::of::<JobView>(),
-        CachedKind::of::<PodView>(),
-    ],
-    roles: &[Role {
-        name: "phalanx-gc",
-        rights: &[
-            // Owners can be of any kind that is served.
-            right("*", "*", &[Get]),
-            right("", "pods", &[Patch, Delete]),
-            right("batch", "jobs", &[Patch, Delete]),
-            right("batch", "cronjobs", &[Patch, Delete]),
-            right("scheduling.k8s.io", "workloads", &[Patch, Delete]),
-            right("scheduling.k8s.io", "podgroups", &[Patch, Delete]),
-            right("scheduling.k8s.io", "compositepodgroups", &[Patch, Delete]),
-        ],
-    }],
+    reads: api::with_every_view!(cached_kinds_of),
+    // Dependents and owners can be of any kind that is served.
+    roles: &[Role { name: "phalanx-gc", rights: &[right("*", "*", &[Get, Patch, Delete])] }],
     start: start_gc,
 };
 
 fn start_gc(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
-    let context = controllers::gc::GcContext::new(process.client_of(this), process.controller_metrics())
-        .with_cache(&process.cache::<CronJobView>(this))
-        .with_cache(&process.cache::<JobView>(this))
-        .with_cache(&process.cache::<WorkloadView>(this))
-        .with_cache(&process.cache::<CompositePodGroupView>(this))
-        .with_cache(&process.cache::<PodGroupView>(this))
-        .with_cache(&process.cache::<PodView>(this));
+    let mut context = controllers::gc::GcContext::new(process.client_of(this), process.controller_metrics());
+    macro_rules! add_caches {
+        ($($view:ident),*) => {
+            $(context = context.with_cache(&process.cache::<api::views::$view>(this));)*
+        };
+    }
+    api::with_every_view!(add_caches);
     controllers::gc::run(context)
 }
 

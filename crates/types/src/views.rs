@@ -6,6 +6,7 @@
 mod composite_pod_group;
 mod cron_job;
 mod job;
+mod lease;
 mod meta;
 mod namespace;
 mod node;
@@ -20,6 +21,7 @@ pub use cron_job::{
     ActiveJobView, CronJobSpecView, CronJobStatusView, CronJobView, JobTemplateMetaView, JobTemplateView,
 };
 pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedPodsView, WorkloadRefView};
+pub use lease::LeaseView;
 pub use meta::{Condition, Index, MetaView, ObjectKey, OwnerRef, View};
 pub use namespace::{NamespaceSpecView, NamespaceStatusView, NamespaceView};
 pub use node::{ImageView, NodeSpecView, NodeStatusView, NodeView};
@@ -58,3 +60,53 @@ macro_rules! view {
     };
 }
 pub(crate) use view;
+
+/// Calls the macro `$use_views` with every view, separated by commas. Code that treats all kinds alike, such as the
+/// garbage collector, needs no list of its own.
+#[macro_export]
+macro_rules! with_every_view {
+    ($use_views:ident) => {
+        $use_views!(
+            CompositePodGroupView,
+            CronJobView,
+            JobView,
+            LeaseView,
+            NamespaceView,
+            NodeView,
+            PersistentVolumeClaimView,
+            PodView,
+            PodDisruptionBudgetView,
+            PodGroupView,
+            WorkloadView
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::kinds::{self, ApiResource};
+
+    macro_rules! resources {
+        ($($view:ident),*) => { [$($view::RESOURCE),*] };
+    }
+
+    /// Objects of these kinds have no owners: the garbage collector of Kubernetes ignores Events, and owners of
+    /// PriorityClasses do not occur.
+    const WITHOUT_VIEW: [&ApiResource; 2] = [kinds::EVENT, kinds::PRIORITY_CLASS];
+
+    #[test]
+    fn every_stored_kind_whose_objects_have_owners_has_one_view() {
+        let views = with_every_view!(resources);
+        let with_view: BTreeSet<&ApiResource> = views.into_iter().collect();
+        assert_eq!(with_view.len(), views.len(), "a kind has two views");
+        let stored = kinds::ALL.iter().copied().filter(|resource| !resource.is_stored_elsewhere());
+        let missing: Vec<&str> = stored
+            .filter(|resource| !with_view.contains(resource) && !WITHOUT_VIEW.contains(resource))
+            .map(|resource| resource.kind)
+            .collect();
+        assert!(missing.is_empty(), "no view in with_every_view!: {missing:?}");
+    }
+}

@@ -112,7 +112,9 @@ fn owner_state(
     looked_up: &BTreeMap<String, OwnerState>,
     depth: usize,
 ) -> Option<OwnerState> {
-    let Some(object) = graph.get(&owner.uid) else {
+    // A reference with the uid of an object and another name or kind is looked up by its name, as in Kubernetes.
+    let is_named = |object: &&GraphObject| object.meta().name == owner.name && object.resource().kind == owner.kind;
+    let Some(object) = graph.get(&owner.uid).filter(is_named) else {
         let known_absent = graph.is_absent(&owner.uid).then_some(OwnerState::Absent);
         return known_absent.or_else(|| looked_up.get(&owner.uid).copied());
     };
@@ -152,10 +154,10 @@ mod tests {
         let mut parts = head.split('+');
         let head = parts.next().unwrap_or_default();
         let uid = head.trim_end_matches('~').to_owned();
-        let owner = |text: &str| OwnerRef {
-            uid: text.trim_end_matches('!').to_owned(),
-            block_owner_deletion: text.ends_with('!'),
-            ..OwnerRef::default()
+        let owner = |text: &str| {
+            let uid = text.trim_end_matches('!').to_owned();
+            let (name, kind) = (uid.clone(), kind(&uid).to_owned());
+            OwnerRef { uid, name, kind, block_owner_deletion: text.ends_with('!'), ..OwnerRef::default() }
         };
         let metadata = MetaView {
             namespace: "ns".to_owned(),
@@ -166,12 +168,32 @@ mod tests {
             uid,
             ..MetaView::default()
         };
-        match head.chars().next() {
-            Some('j') => GraphObject::of(Arc::new(JobView { metadata, ..JobView::default() })),
-            Some('w') => GraphObject::of(Arc::new(WorkloadView { metadata, ..WorkloadView::default() })),
-            Some('g') => GraphObject::of(Arc::new(PodGroupView { metadata, ..PodGroupView::default() })),
+        match kind(head) {
+            "Job" => GraphObject::of(Arc::new(JobView { metadata, ..JobView::default() })),
+            "Workload" => GraphObject::of(Arc::new(WorkloadView { metadata, ..WorkloadView::default() })),
+            "PodGroup" => GraphObject::of(Arc::new(PodGroupView { metadata, ..PodGroupView::default() })),
             _ => GraphObject::of(Arc::new(PodView { metadata, ..PodView::default() })),
         }
+    }
+
+    fn kind(name: &str) -> &'static str {
+        match name.chars().next() {
+            Some('j') => "Job",
+            Some('w') => "Workload",
+            Some('g') => "PodGroup",
+            _ => "Pod",
+        }
+    }
+
+    #[test]
+    fn an_owner_with_the_uid_of_an_object_of_another_name_is_looked_up() {
+        let mut graph = Graph::default();
+        graph.apply(None, Some(object("job")));
+        let mut pod = PodView::default();
+        let owner = OwnerRef { uid: "job".into(), name: "other".into(), kind: "Job".into(), ..OwnerRef::default() };
+        pod.metadata.owner_references = vec![owner.clone()];
+        let action = decide(&graph, &GraphObject::of(Arc::new(pod)), &BTreeMap::new());
+        assert_eq!(action, GcAction::LookUpOwners(vec![owner]));
     }
 
     #[test]

@@ -66,6 +66,34 @@ fn an_object_is_deleted_with_its_last_owner_and_kept_with_another() {
     });
 }
 
+// The collector had its own list of kinds: claims, Leases and budgets of a deleted owner stayed.
+#[test]
+fn objects_of_every_namespaced_kind_are_deleted_with_their_owner() {
+    on_paused_clock(async {
+        let cluster = test_cluster().await;
+        let owner = create_workload(&cluster, "owner", &[], &[]).await;
+        let resources = cluster.plane().server().resources().to_vec();
+        // As in Kubernetes, Events are not collected.
+        let collected = resources.iter().filter(|resource| resource.namespaced && resource.kind != "Event");
+        let mut paths = Vec::new();
+        for resource in collected {
+            let (path, mut object) = testkit::fuzz::sample_object(resource);
+            object["metadata"]["name"] = "dependent".into();
+            object["metadata"]["ownerReferences"] = json!([owner]);
+            // Finalizers of the sample have no controller here.
+            object["metadata"]["finalizers"] = json!([]);
+            cluster.request("POST", &path, &object).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+            paths.push(format!("{path}/dependent"));
+        }
+        cluster.delete("workloads/owner").await;
+        cluster.advance(5 * MINUTE).await;
+        for path in paths {
+            let result = cluster.request("GET", &path, &Value::Null).await;
+            assert!(result.is_err_and(|error| error.to_string().contains("not found")), "{path} is still there");
+        }
+    });
+}
+
 // Shows: U-TestCreateWithNonExistentOwner
 #[test]
 fn an_object_whose_owner_does_not_exist_is_deleted() {
