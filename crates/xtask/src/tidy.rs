@@ -37,6 +37,16 @@ const LAYERS: &[&str] = &[
     "xtask",
 ];
 
+/// Crates that use no other crate of ours than these, whatever their layer.
+const ONLY_USES: &[(&str, &[&str])] = &[
+    ("workloadbuilder", &[]),
+    ("types", &[]),
+    ("store", &["types"]),
+    ("scheduler-core", &["types"]),
+    ("runtime", &["types"]),
+    ("xtask", &[]),
+];
+
 /// Longer files are split by step or by kind; tests at the end do not count.
 const MAX_FILE_LINES: usize = 600;
 /// A function fits on a screen.
@@ -121,12 +131,12 @@ pub fn run() -> anyhow::Result<()> {
     let root = crate::repository_root()?;
     let mut findings = check_layering(&root)?;
     let mut types = TypeNames::default();
-    let plurals = kind_lists::plurals(&fs::read_to_string(root.join(kind_lists::REGISTRY))?);
+    let kind_names = kind_lists::kind_names(&fs::read_to_string(root.join(kind_lists::REGISTRY))?);
     for file in tracked_files(&root)? {
         if file.extension().is_some_and(|extension| extension == "rs") {
             findings.extend(check_rust_file(&root, &file, &mut types)?);
             let text = fs::read_to_string(root.join(&file))?;
-            findings.extend(kind_lists::findings(&file.to_string_lossy(), code_before_tests(&text), &plurals));
+            findings.extend(kind_lists::findings(&file.to_string_lossy(), code_before_tests(&text), &kind_names));
         }
         if file.extension().is_some_and(|extension| extension == "md") {
             findings.extend(dead_links(&root, &file)?);
@@ -171,15 +181,21 @@ fn check_layering(root: &Path) -> anyhow::Result<Vec<String>> {
             findings.push(format!("crates/{name}: not in the list of rooms (xtask tidy, LAYERS)"));
             continue;
         };
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let used = crate_folder(&dependency["name"]);
-            let is_dev = dependency["kind"].as_str() == Some("dev");
-            if !is_dev && rank.get(used).is_some_and(|other| other >= own) {
+        let dependencies = package["dependencies"].as_array().into_iter().flatten();
+        let dependencies = dependencies.filter(|dependency| dependency["kind"].as_str() != Some("dev"));
+        for used in dependencies.map(|dependency| crate_folder(&dependency["name"])) {
+            if rank.get(used).is_some_and(|other| other >= own) {
                 findings.push(format!("crates/{name}/Cargo.toml: uses {used}, which lies below it"));
+            } else if rank.contains_key(used) && !may_use(name, used) {
+                findings.push(format!("crates/{name}/Cargo.toml: uses {used} (xtask tidy, ONLY_USES)"));
             }
         }
     }
     Ok(findings)
+}
+
+fn may_use(name: &str, used: &str) -> bool {
+    ONLY_USES.iter().find(|(owner, _)| *owner == name).is_none_or(|(_, allowed)| allowed.contains(&used))
 }
 
 /// The folder of a package below `crates`: packages are named `phalanx-…`, folders are not.
@@ -304,7 +320,13 @@ fn check_codemap(root: &Path) -> anyhow::Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{banned_calls, code_before_tests};
+    use super::{banned_calls, code_before_tests, may_use};
+
+    #[test]
+    fn crates_without_rules_use_types_only() {
+        assert!(may_use("store", "types") && may_use("apiserver", "api"));
+        assert!(!may_use("store", "api") && !may_use("runtime", "store") && !may_use("xtask", "types"));
+    }
 
     #[test]
     fn a_wall_clock_in_a_core_is_found_and_in_the_binary_is_not() {
