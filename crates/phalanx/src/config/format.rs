@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use api::clock::{MAX_DURATION_SETTING, parse_duration_setting_at_least};
+use api::gates::{Gates, GatesError};
 use nodes::pod_lifecycle::RunTime;
 use scheduler::KubeSchedulerConfiguration;
 use serde_json::Value;
@@ -105,7 +106,10 @@ impl Format for GateMap {
             let gate = |(name, on): (&String, &Value)| Some((name.clone(), on.as_bool()?.to_string()));
             map.iter().map(gate).collect::<Option<Vec<_>>>()
         });
-        gates.map_or_else(|| error(path, "must be a mapping of names to true or false"), Ok)
+        let Some(gates) = gates else { return error(path, "must be a mapping of names to true or false") };
+        // Whether the gates that one depends on are on is checked later, together with the options.
+        let errors: FieldErrors = gates.iter().filter_map(|gate| name_error(path, gate)).collect();
+        if errors.is_empty() { Ok(gates) } else { Err(errors) }
     }
 
     fn yaml(&self, value: &Self::Value) -> Option<String> {
@@ -115,6 +119,14 @@ impl Format for GateMap {
 
     fn values(&self) -> String {
         "a mapping of names to true or false".to_owned()
+    }
+}
+
+/// What is wrong with one gate, whatever the others are.
+fn name_error(path: &str, gate: &(String, String)) -> Option<(String, String)> {
+    match Gates::from_settings(std::slice::from_ref(gate)) {
+        Ok(_) | Err(GatesError::MissingDependencies { .. }) => None,
+        Err(error) => Some((format!("{path}.{}", gate.0), error.to_string())),
     }
 }
 
