@@ -1,8 +1,8 @@
-// Says what the library behind Kubernetes' CronJobs makes of schedules; `cargo xtask conformance cron` asks.
+// Evaluates schedules with the library that Kubernetes' CronJob controller uses, for `cargo xtask conformance cron`.
 //
-// Each line of standard input is a question, {"schedule", "zone", "after"}; each line of standard output is its answer:
-// {"next": [five times, null once there is none]}, or {"error": text}. A question from which the library does not return
-// is answered by {"hangs": true}, and ends the program: a caller that wants more asks a new one.
+// Each line of standard input is a request, {"schedule", "zone", "after"}. Each line of standard output is its response:
+// {"next": [five times, null when no time follows]} or {"error": text}. When the library does not return, the response is
+// {"hangs": true} and the program ends; a caller with more requests starts it again.
 package main
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// How many times are told.
-const times = 5
+// The number of times in a response.
+const timesPerSchedule = 5
 
-// A search through five years takes less than this by far, on a busy machine as well.
-const patience = 10 * time.Second
+// A search through five years takes far less than this, even on a busy machine.
+const timeout = 10 * time.Second
 
-type question struct {
+type request struct {
 	Schedule string    `json:"schedule"`
 	Zone     string    `json:"zone"`
 	After    time.Time `json:"after"`
 }
 
-type answer struct {
+type response struct {
 	Next  []*time.Time `json:"next,omitempty"`
 	Error string       `json:"error,omitempty"`
 	Hangs bool         `json:"hangs,omitempty"`
@@ -44,50 +44,50 @@ func run() error {
 	lines := bufio.NewScanner(os.Stdin)
 	out := json.NewEncoder(os.Stdout)
 	for lines.Scan() {
-		var asked question
-		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
+		var req request
+		if err := json.Unmarshal(lines.Bytes(), &req); err != nil {
 			return fmt.Errorf("%s: %w", lines.Text(), err)
 		}
-		zone, err := time.LoadLocation(asked.Zone)
+		zone, err := time.LoadLocation(req.Zone)
 		if err != nil {
 			return err
 		}
-		told := make(chan answer, 1)
-		go func() { told <- ask(asked.Schedule, asked.After.In(zone)) }()
-		said := answer{Hangs: true}
+		results := make(chan response, 1)
+		go func() { results <- evaluate(req.Schedule, req.After.In(zone)) }()
+		resp := response{Hangs: true}
 		select {
-		case said = <-told:
-		case <-time.After(patience):
+		case resp = <-results:
+		case <-time.After(timeout):
 		}
-		if err := out.Encode(said); err != nil {
+		if err := out.Encode(resp); err != nil {
 			return err
 		}
-		if said.Hangs {
+		if resp.Hangs {
 			return nil
 		}
 	}
 	return lines.Err()
 }
 
-func ask(text string, at time.Time) (said answer) {
-	// The API turns a panic of the parser into an error of these words.
+func evaluate(text string, at time.Time) (resp response) {
+	// The API turns a panic of the parser into an error with this text.
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			said = answer{Error: fmt.Sprintf("invalid schedule format: %v", panicked)}
+			resp = response{Error: fmt.Sprintf("invalid schedule format: %v", panicked)}
 		}
 	}()
 	schedule, err := cron.ParseStandard(text)
 	if err != nil {
-		return answer{Error: err.Error()}
+		return response{Error: err.Error()}
 	}
-	for range times {
+	for range timesPerSchedule {
 		at = schedule.Next(at)
 		if at.IsZero() {
-			said.Next = append(said.Next, nil)
+			resp.Next = append(resp.Next, nil)
 			break
 		}
 		utc := at.UTC()
-		said.Next = append(said.Next, &utc)
+		resp.Next = append(resp.Next, &utc)
 	}
-	return said
+	return resp
 }

@@ -1,8 +1,8 @@
-// Says what the plugins of the real kube-scheduler think of a pod and a cluster.
+// Runs the plugins of the real kube-scheduler on a pod and a cluster.
 //
-// Each line of standard input is one question in JSON: a KubeSchedulerConfiguration, nodes, pods that run on them and one
-// pod that waits. Each gets one line of standard output: what every filter says about every node, which nodes are left,
-// and what every score gives them, weighted. `cargo xtask conformance scheduler` asks this program and Phalanx.
+// Each line of standard input is one request in JSON: a KubeSchedulerConfiguration, nodes, the pods that run on them and
+// one pending pod. Each line of standard output is its response: the verdict of every filter on every node, the feasible
+// nodes, and their weighted scores. `cargo xtask conformance scheduler` compares the responses with those of Phalanx.
 package main
 
 import (
@@ -34,8 +34,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
-type question struct {
-	// Plugins that are asked. The others need more than nodes and pods.
+type request struct {
+	// Plugins to run. The others need more than nodes and pods.
 	Plugins       []string        `json:"plugins"`
 	Configuration json.RawMessage `json:"configuration"`
 	Nodes         []*v1.Node      `json:"nodes"`
@@ -43,8 +43,8 @@ type question struct {
 	Pod           *v1.Pod         `json:"pod"`
 }
 
-type answer struct {
-	// Error says that the question itself was refused: a bad configuration.
+type response struct {
+	// Error is why the request itself was refused, such as a bad configuration.
 	Error string `json:"error,omitempty"`
 	// Gate is why the pod does not enter the queue.
 	Gate string `json:"gate,omitempty"`
@@ -52,11 +52,11 @@ type answer struct {
 	Filters []string `json:"filters,omitempty"`
 	// Weights of the scores.
 	Weights map[string]int32 `json:"weights,omitempty"`
-	// Rejected is what refused the pod before any node was looked at.
+	// Rejected is the verdict of a PreFilter plugin that refused the pod on all nodes.
 	Rejected *verdict `json:"rejected,omitempty"`
-	// Verdicts of filters that refuse a node, by node and filter.
+	// Verdicts of filters that reject a node, by node and filter.
 	Verdicts map[string]map[string]*verdict `json:"verdicts,omitempty"`
-	// Scores of the nodes that all filters agree on, by node and score; "total" is their sum.
+	// Scores of the nodes that pass all filters, by node and plugin; "total" is their sum.
 	Scores map[string]map[string]int64 `json:"scores,omitempty"`
 }
 
@@ -77,46 +77,46 @@ func main() {
 	in.Buffer(nil, 64<<20)
 	out := bufio.NewWriter(os.Stdout)
 	for in.Scan() {
-		said, err := json.Marshal(respond(in.Bytes()))
+		resp, err := json.Marshal(respond(in.Bytes()))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		out.Write(append(said, '\n'))
+		out.Write(append(resp, '\n'))
 		out.Flush()
 	}
 }
 
-func respond(line []byte) *answer {
-	var asked question
-	if err := json.Unmarshal(line, &asked); err != nil {
-		return &answer{Error: err.Error()}
+func respond(line []byte) *response {
+	var req request
+	if err := json.Unmarshal(line, &req); err != nil {
+		return &response{Error: err.Error()}
 	}
-	said, err := evaluate(&asked)
+	resp, err := evaluate(&req)
 	if err != nil {
-		return &answer{Error: err.Error()}
+		return &response{Error: err.Error()}
 	}
-	return said
+	return resp
 }
 
-func evaluate(asked *question) (*answer, error) {
-	profile, err := profileFor(asked)
+func evaluate(req *request) (*response, error) {
+	profile, err := profileFor(req)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	snapshot := cache.NewSnapshot(asked.Pods, asked.Nodes)
-	around, err := around()
+	snapshot := cache.NewSnapshot(req.Pods, req.Nodes)
+	dependencies, err := emptyDependencies()
 	if err != nil {
 		return nil, err
 	}
 	registry := plugins.NewInTreeRegistry()
 	handle, err := frameworkruntime.NewFramework(ctx, registry, profile,
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
-		frameworkruntime.WithClientSet(around.client),
-		frameworkruntime.WithInformerFactory(around.informers),
-		frameworkruntime.WithSharedDRAManager(around.devices))
+		frameworkruntime.WithClientSet(dependencies.client),
+		frameworkruntime.WithInformerFactory(dependencies.informers),
+		frameworkruntime.WithSharedDRAManager(dependencies.devices))
 	if err != nil {
 		return nil, err
 	}
@@ -124,35 +124,35 @@ func evaluate(asked *question) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	said := &answer{Weights: map[string]int32{}, Verdicts: map[string]map[string]*verdict{}}
+	resp := &response{Weights: map[string]int32{}, Verdicts: map[string]map[string]*verdict{}}
 	for _, gate := range handle.PreEnqueuePlugins() {
-		if status := gate.PreEnqueue(ctx, asked.Pod); !status.IsSuccess() {
-			said.Gate = status.Message()
+		if status := gate.PreEnqueue(ctx, req.Pod); !status.IsSuccess() {
+			resp.Gate = status.Message()
 		}
 	}
 	listed := handle.ListPlugins()
 	for _, score := range listed.Score.Enabled {
-		said.Weights[score.Name] = score.Weight
+		resp.Weights[score.Name] = score.Weight
 	}
 	for _, filter := range listed.Filter.Enabled {
-		said.Filters = append(said.Filters, filter.Name)
+		resp.Filters = append(resp.Filters, filter.Name)
 		plugin, err := registry[filter.Name](ctx, argumentsOf(profile, filter.Name), handle)
 		if err != nil {
 			return nil, err
 		}
-		ask(ctx, said, plugin, asked.Pod, nodes)
+		runFilter(ctx, resp, plugin, req.Pod, nodes)
 	}
-	return said, score(ctx, said, handle, asked.Pod, nodes)
+	return resp, score(ctx, resp, handle, req.Pod, nodes)
 }
 
-// What plugins are given besides nodes and pods: an API without any objects, and so without any devices.
-type surroundings struct {
+// dependencies are what plugins need besides nodes and pods: an API without objects, and so without devices.
+type dependencies struct {
 	client    *clientfake.Clientset
 	informers informers.SharedInformerFactory
 	devices   *dynamicresources.DefaultDRAManager
 }
 
-var around = sync.OnceValues(func() (*surroundings, error) {
+var emptyDependencies = sync.OnceValues(func() (*dependencies, error) {
 	ctx := context.Background()
 	client := clientfake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -162,40 +162,40 @@ var around = sync.OnceValues(func() (*surroundings, error) {
 		return nil, err
 	}
 	claims := assumecache.NewAssumeCache(klog.Background(), resources.ResourceClaims().Informer(), "claims", "", nil)
-	return &surroundings{client, factory, dynamicresources.NewDRAManager(ctx, claims, slices, factory)}, nil
+	return &dependencies{client, factory, dynamicresources.NewDRAManager(ctx, claims, slices, factory)}, nil
 })
 
-// profileFor picks the profile of the pod's scheduler name and leaves out plugins that are not asked.
-func profileFor(asked *question) (*config.KubeSchedulerProfile, error) {
-	object, _, err := scheme.Codecs.UniversalDecoder().Decode(asked.Configuration, nil, nil)
+// profileFor picks the profile of the pod's scheduler name, limited to the requested plugins.
+func profileFor(req *request) (*config.KubeSchedulerProfile, error) {
+	object, _, err := scheme.Codecs.UniversalDecoder().Decode(req.Configuration, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	configuration, ok := object.(*config.KubeSchedulerConfiguration)
 	if !ok {
-		return nil, fmt.Errorf("a %T is no KubeSchedulerConfiguration", object)
+		return nil, fmt.Errorf("a %T is not a KubeSchedulerConfiguration", object)
 	}
 	if err := validation.ValidateKubeSchedulerConfiguration(configuration); err != nil {
 		return nil, err
 	}
 	for i := range configuration.Profiles {
 		profile := &configuration.Profiles[i]
-		if profile.SchedulerName == asked.Pod.Spec.SchedulerName {
-			narrow(profile.Plugins, asked.Plugins)
+		if profile.SchedulerName == req.Pod.Spec.SchedulerName {
+			narrow(profile.Plugins, req.Plugins)
 			return profile, nil
 		}
 	}
-	return nil, fmt.Errorf("no profile for scheduler name %q", asked.Pod.Spec.SchedulerName)
+	return nil, fmt.Errorf("no profile for scheduler name %q", req.Pod.Spec.SchedulerName)
 }
 
-func narrow(all *config.Plugins, asked []string) {
+func narrow(all *config.Plugins, requested []string) {
 	for _, set := range []*config.PluginSet{
 		&all.PreEnqueue, &all.QueueSort, &all.PreFilter, &all.Filter, &all.PostFilter, &all.PreScore, &all.Score,
 		&all.Reserve, &all.Permit, &all.PreBind, &all.Bind, &all.PostBind, &all.MultiPoint, &all.PlacementGenerate,
 		&all.PlacementScore, &all.PodGroupPostFilter,
 	} {
 		set.Enabled = slices.DeleteFunc(set.Enabled, func(plugin config.Plugin) bool {
-			return !slices.Contains(asked, plugin.Name)
+			return !slices.Contains(requested, plugin.Name)
 		})
 	}
 }
@@ -209,8 +209,8 @@ func argumentsOf(profile *config.KubeSchedulerProfile, plugin string) runtime.Ob
 	return nil
 }
 
-// ask notes what one filter says about each node, whatever the others say.
-func ask(ctx context.Context, said *answer, plugin fwk.Plugin, pod *v1.Pod, nodes []fwk.NodeInfo) {
+// runFilter records the verdict of one filter on each node, independent of the other filters.
+func runFilter(ctx context.Context, resp *response, plugin fwk.Plugin, pod *v1.Pod, nodes []fwk.NodeInfo) {
 	state := framework.NewCycleState()
 	if early, ok := plugin.(fwk.PreFilterPlugin); ok {
 		_, status := early.PreFilter(ctx, state, pod, nodes)
@@ -218,7 +218,7 @@ func ask(ctx context.Context, said *answer, plugin fwk.Plugin, pod *v1.Pod, node
 			return
 		}
 		if !status.IsSuccess() {
-			said.Rejected = verdictOf(status)
+			resp.Rejected = verdictOf(status)
 			return
 		}
 	}
@@ -228,15 +228,15 @@ func ask(ctx context.Context, said *answer, plugin fwk.Plugin, pod *v1.Pod, node
 			continue
 		}
 		name := node.Node().Name
-		if said.Verdicts[name] == nil {
-			said.Verdicts[name] = map[string]*verdict{}
+		if resp.Verdicts[name] == nil {
+			resp.Verdicts[name] = map[string]*verdict{}
 		}
-		said.Verdicts[name][plugin.Name()] = verdictOf(status)
+		resp.Verdicts[name][plugin.Name()] = verdictOf(status)
 	}
 }
 
-// score runs the whole cycle, filters included, so that the scores are those of the nodes it leaves.
-func score(ctx context.Context, said *answer, handle framework.Framework, pod *v1.Pod, nodes []fwk.NodeInfo) error {
+// score runs the whole cycle, filters included, so that only feasible nodes are scored.
+func score(ctx context.Context, resp *response, handle framework.Framework, pod *v1.Pod, nodes []fwk.NodeInfo) error {
 	state := framework.NewCycleState()
 	narrowed, status, _ := handle.RunPreFilterPlugins(ctx, state, pod)
 	if !status.IsSuccess() {
@@ -251,7 +251,7 @@ func score(ctx context.Context, said *answer, handle framework.Framework, pod *v
 			feasible = append(feasible, node)
 		}
 	}
-	said.Scores = map[string]map[string]int64{}
+	resp.Scores = map[string]map[string]int64{}
 	if len(feasible) == 0 {
 		return nil
 	}
@@ -267,7 +267,7 @@ func score(ctx context.Context, said *answer, handle framework.Framework, pod *v
 		for _, plugin := range node.Scores {
 			by[plugin.Name] = plugin.Score
 		}
-		said.Scores[node.Name] = by
+		resp.Scores[node.Name] = by
 	}
 	return nil
 }

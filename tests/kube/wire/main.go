@@ -1,16 +1,16 @@
-// Prints how kinds look in protobuf and in JSON, as Go sees their types at run time.
+// Prints how kinds are encoded in protobuf and in JSON, from their Go types by reflection.
 //
-// The first argument is a task, the others are kinds, "GROUP/VERSION/KIND". With "types" it prints the kinds, the messages
-// that they reach, and how JSON has each empty field; `cargo xtask schema` and `cargo xtask protobuf table` keep that in the
-// repository. With "zeros" it prints an object of each kind with every field there and zero, in both forms;
+// The first argument is a task, the others are kinds, "GROUP/VERSION/KIND". The task "types" prints the kinds, the messages
+// that they reach, and how JSON encodes each empty field; `cargo xtask schema` and `cargo xtask protobuf table` write that
+// into the repository. The task "zeros" prints an object of each kind in both encodings, with every field present and zero;
 // `cargo xtask protobuf check` compares them.
 //
-// A field is "NUMBER NAME TYPE". The name is that of JSON, or "." when JSON has the message's fields in its place. A type
-// is a word (string, int32, quantity, …) or "#message", with "[]" before it for a list, "{}" for a map by text, and "?"
-// behind it when Go sends the zero value in protobuf where it leaves it out of JSON.
+// A field is "NUMBER NAME TYPE". The name is that of JSON, or "." when JSON inlines the message's fields. A type is a word
+// (string, int32, quantity, …) or "#message". The prefix "[]" marks a list and "{}" a map with string keys. The suffix "?"
+// marks a field whose zero value Go writes to protobuf but omits from JSON.
 //
-// An empty field is written as its zero value ("write"), as null ("null"), left out ("omit"), or is as it was sent
-// ("keep"). " micro" marks a time in microseconds.
+// An empty field is written as its zero value ("write"), written as null ("null"), omitted ("omit"), or left as it was
+// sent ("keep"). " micro" marks a time in microseconds.
 package main
 
 import (
@@ -71,7 +71,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// The name of a message, which is looked into the first time.
+// The name of a message. The first call for a message also records its fields.
 func message(of reflect.Type) string {
 	path := strings.Split(of.PkgPath(), "/")
 	name := strings.Join(append(path[len(path)-2:], of.Name()), ".")
@@ -89,7 +89,7 @@ func message(of reflect.Type) string {
 			if field.Name != "TypeMeta" {
 				panic(name + "." + field.Name + " is not in protobuf")
 			}
-			continue // The envelope says it.
+			continue // It is in the envelope.
 		}
 		fields = append(fields, fmt.Sprintf("%s %s %s", tag[1], jsonName(field), word(field.Type)+zero(field)))
 	}
@@ -113,7 +113,7 @@ func word(of reflect.Type) string {
 		return word
 	}
 	if of.Kind() != reflect.Struct && reflect.PointerTo(of).Implements(reflect.TypeFor[runtime.ProtobufMarshaller]()) {
-		panic(of.String() + " is a message, though no struct")
+		panic(of.String() + " is a message but not a struct")
 	}
 	switch kind := of.Kind(); kind {
 	case reflect.Pointer:
@@ -127,7 +127,7 @@ func word(of reflect.Type) string {
 		return "[]" + word(of.Elem())
 	case reflect.Map:
 		if of.Key().Kind() != reflect.String {
-			panic("a map that is not by text")
+			panic("a map whose keys are not strings")
 		}
 		return "{}" + word(of.Elem())
 	case reflect.Struct:
@@ -136,13 +136,13 @@ func word(of reflect.Type) string {
 	panic("no word for " + of.String())
 }
 
-// The mark of a field whose zero value is sent in protobuf and left out of JSON.
+// The mark of a field whose zero value is written to protobuf and omitted from JSON.
 func zero(field reflect.StructField) string {
 	_, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 	empty, zero := strings.Contains(options, "omitempty"), strings.Contains(options, "omitzero")
 	switch field.Type.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:
-		return "" // Protobuf leaves it out, too.
+		return "" // Protobuf omits it, too.
 	case reflect.Struct:
 		empty = false
 	}
@@ -152,7 +152,7 @@ func zero(field reflect.StructField) string {
 	return ""
 }
 
-// How JSON has each field of a type when it is empty. The fields of an embedded type are among those of the outer one.
+// How JSON encodes each field of a type when it is empty. The fields of an embedded type count as fields of the outer one.
 func addEmpties(of reflect.Type, fields map[string]string) {
 	for i := range of.NumField() {
 		field := of.Field(i)
@@ -195,7 +195,7 @@ func empty(field reflect.StructField) string {
 	return "write" + micro
 }
 
-// An object whose every pointer, list and map is there, and everything in them zero: as JSON, and as protobuf in hex.
+// An object with every pointer, list and map present and all values zero, as JSON and as protobuf in hex.
 func zeros(kind reflect.Type) map[string]any {
 	object := reflect.New(kind)
 	fill(object.Elem(), map[reflect.Type]bool{})
@@ -204,7 +204,7 @@ func zeros(kind reflect.Type) map[string]any {
 	return map[string]any{"json": object.Interface(), "protobuf": fmt.Sprintf("%x", "k8s\x00"+string(envelope))}
 }
 
-// Types within themselves end at the second time.
+// fill stops at the second level of a recursive type.
 func fill(value reflect.Value, within map[reflect.Type]bool) {
 	of := value.Type()
 	if _, special := words[of]; special || within[of] {

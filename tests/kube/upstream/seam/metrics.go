@@ -10,15 +10,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// counterSums adds the counters of all processes of a test, so that a SIGKILL loses nothing: those of a process are read
-// once more before it is killed.
+// counterSums adds the counters of all processes of a test. The counters of a process are read once more before SIGKILL.
 type counterSums struct {
 	lock sync.Mutex
-	// What processes that have ended had counted, by series.
+	// Sums over ended processes, by series.
 	ended map[string]float64
-	// The process that runs.
+	// The running process.
 	running *Process
-	// What had been counted when the test last reset the metrics.
+	// Sums when the test last reset the metrics.
 	baseline map[string]float64
 }
 
@@ -38,7 +37,7 @@ func (c *counterSums) end(process *Process) {
 	}
 	series, err := scrape(process)
 	if err != nil {
-		process.tb.Errorf("metrics of a process that ends: %v", err)
+		process.tb.Errorf("read metrics before kill: %v", err)
 	}
 	for name, value := range series {
 		c.ended[name] += value
@@ -63,7 +62,7 @@ func (c *counterSums) total() (map[string]float64, error) {
 	return sums, nil
 }
 
-// ResetMetrics makes everything that was counted so far the baseline of CounterValue.
+// ResetMetrics makes the current sums the baseline of CounterValue.
 func ResetMetrics() {
 	counters.lock.Lock()
 	defer counters.lock.Unlock()
@@ -74,7 +73,7 @@ func ResetMetrics() {
 	counters.baseline = sums
 }
 
-// CounterValue is what our /metrics has counted since ResetMetrics in the series of this name and these labels.
+// CounterValue is the increase since ResetMetrics of our counter with this name and these labels.
 func CounterValue(name string, metric any) (float64, error) {
 	labels, written := &dto.Metric{}, metric.(interface{ Write(*dto.Metric) error })
 	if err := written.Write(labels); err != nil {
@@ -94,7 +93,7 @@ func CounterValue(name string, metric any) (float64, error) {
 	return sums[key] - counters.baseline[key], nil
 }
 
-// series is one name for a counter and its labels, whatever order they come in.
+// series is one name for a counter and its labels, in any order.
 func series(name string, labels map[string]string) string {
 	pairs := make([]string, 0, len(labels))
 	for label, value := range labels {

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Tests make options of the scheduler in their process by functions of k8s.io/kubernetes/pkg/scheduler. Those of the same
-// names here make the same option and keep its value for our scheduler, which gets it as a KubeSchedulerConfiguration.
-// Tests of these suites run one after the other, so that the options made since the last start are those of this start.
+// Tests configure the scheduler in their process by functions of k8s.io/kubernetes/pkg/scheduler. The functions of the same
+// names here return the same option and record its value for our scheduler, which gets it as a KubeSchedulerConfiguration.
+// Tests of these suites run one after the other, so the options made since the last start are those of the next start.
 
 // Option is scheduler.Option.
 type Option = scheduler.Option
@@ -76,7 +76,7 @@ func keep(change func(*options)) {
 	change(&pending)
 }
 
-// takeOptions returns the options as a configuration file; empty where the test has made none.
+// takeOptions returns the options as a configuration file; empty when the test has made none.
 func takeOptions(t testing.TB) string {
 	t.Helper()
 	pendingLock.Lock()
@@ -105,7 +105,7 @@ func takeOptions(t testing.TB) string {
 	return string(text)
 }
 
-// encode returns the profiles as they stand in a configuration file, without the plugins of these names.
+// encode returns the profiles as in a configuration file, without the plugins of these names.
 func encode(t testing.TB, profiles []schedulerconfig.KubeSchedulerProfile, without []string) any {
 	t.Helper()
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
@@ -130,8 +130,8 @@ func encode(t testing.TB, profiles []schedulerconfig.KubeSchedulerProfile, witho
 	return drop(document["profiles"], without)
 }
 
-// withoutDefaults takes out of a profile what Kubernetes' defaults have put into it: our scheduler has defaults of its own,
-// and refuses a file that names a plugin which it does not have.
+// withoutDefaults removes the defaults of Kubernetes from a profile. Our scheduler has defaults of its own, and refuses a
+// file that names an unknown plugin.
 func withoutDefaults(t testing.TB, profile schedulerconfig.KubeSchedulerProfile) schedulerconfig.KubeSchedulerProfile {
 	t.Helper()
 	defaults := configtesting.V1ToInternalWithDefaults(t.(*testing.T), configv1.KubeSchedulerConfiguration{}).Profiles[0]
@@ -150,8 +150,8 @@ func withoutDefaults(t testing.TB, profile schedulerconfig.KubeSchedulerProfile)
 	return profile
 }
 
-// refuseOwnPlugins ends a test whose profiles use a plugin of the test's own process: without it the test could pass without
-// its claim.
+// refuseOwnPlugins fails a test whose profiles use a plugin of the test's own process: without that plugin the test could
+// pass without checking its claim.
 func refuseOwnPlugins(t testing.TB, profiles any, own []string) {
 	t.Helper()
 	for _, name := range own {
@@ -161,14 +161,14 @@ func refuseOwnPlugins(t testing.TB, profiles any, own []string) {
 	}
 }
 
-// harmlessPlugins are plugins of tests that change nothing unless a case says so, each with the cases that do.
+// harmlessPlugins are plugins of tests that only some cases configure to do anything, each with those cases.
 var harmlessPlugins = map[string]string{
 	"filter-plugin":          "TestPreemption: cases named with filter, which are not run",
 	"mockBindPlugin":         "TestPodGroupPreemption, TestCompositePodGroupPreemption: cases named Binding first, which are not run",
 	"mockPGPostFilterPlugin": "the same cases",
 }
 
-// uses says whether an entry of a list anywhere in the value has this name.
+// uses reports whether a list entry with this name exists anywhere in the value.
 func uses(value any, name string) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -188,7 +188,7 @@ func uses(value any, name string) bool {
 	return false
 }
 
-// drop takes every entry of a list out whose name is one of these: entries of plugin sets and of pluginConfig.
+// drop removes every list entry with one of these names: entries of plugin sets and of pluginConfig.
 func drop(value any, names []string) any {
 	switch value := value.(type) {
 	case map[string]any:

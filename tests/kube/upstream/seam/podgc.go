@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubernetes/test/utils/ktesting"
 )
 
-// podGCSettings are what the suite gives to the collector in its process.
+// podGCSettings are the settings that the suite uses for the collector in its process.
 const podGCSettings = `  terminatedPodGCThreshold: 0
   podGCPeriod: 500ms
   podGCQuarantine: 1s

@@ -1,9 +1,10 @@
 // Package seam starts Phalanx where Kubernetes' own integration suites start a controller or the scheduler of Kubernetes.
 //
 // `cargo xtask kube upstream` copies a suite's test package out of the module k8s.io/kubernetes, replaces the few lines
-// that start the component under test by calls into this package, compiles the result and runs it. Environment:
-// PHALANX_BIN is the program under test, PHALANX_SUITE_HOME is kube or embedded, PHALANX_SUITE_WAIT_SECONDS is how long
-// tests wait where that is not as Kubernetes has it.
+// that start the component under test by calls into this package, compiles the result and runs it.
+//
+// Environment: PHALANX_BIN is the program under test. PHALANX_SUITE_HOME is the server, kube or embedded.
+// PHALANX_SUITE_WAIT_SECONDS replaces wait.ForeverTestTimeout of Kubernetes.
 package seam
 
 import (
@@ -24,14 +25,14 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// Tests that are expected to fail wait for a shorter time than Kubernetes has them wait.
+// Tests that are expected to fail run with a shorter timeout than in Kubernetes.
 func init() {
 	if seconds, err := strconv.Atoi(os.Getenv("PHALANX_SUITE_WAIT_SECONDS")); err == nil && seconds > 0 {
 		wait.ForeverTestTimeout = time.Duration(seconds) * time.Second
 	}
 }
 
-// How long a process of Phalanx may take until it prints its line that starts with "ready".
+// How long a process of Phalanx may take to print its line that starts with "ready".
 const readyTimeout = 30 * time.Second
 
 // Process is one running `phalanx …`.
@@ -39,7 +40,7 @@ type Process struct {
 	tb      testing.TB
 	command *exec.Cmd
 	folder  string
-	// Metrics is the base URL of /metrics, /explain and /queue; empty where none was asked for.
+	// Metrics is the base URL of /metrics, /explain and /queue; empty when the process serves none.
 	Metrics string
 	stop    sync.Once
 }
@@ -154,7 +155,7 @@ current-context: suite
 `, config.Host, config.BearerToken))
 }
 
-// kubeconfigs has the kubeconfig file of each `phalanx up`, by the address of the server.
+// kubeconfigs maps the address of each `phalanx up` to its kubeconfig file.
 var kubeconfigs sync.Map
 
 func get(url string) (int, []byte, error) {

@@ -25,9 +25,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// InitTestSchedulerWithNS is the function of the same name in test/integration/util, with our scheduler running instead
-// of the one in the process. That one is made, and its caches follow the server because tests wait for them, but it never
-// takes anything from its queue.
+// InitTestSchedulerWithNS is the function of the same name in test/integration/util, with our scheduler instead of the one
+// in the process. That one exists, and its caches are synced because tests wait for them, but its queue is never read.
 func InitTestSchedulerWithNS(t *testing.T, namespace string, options ...scheduler.Option) *testutils.TestContext {
 	t.Helper()
 	context := testutils.InitTestSchedulerWithOptions(t, testutils.InitTestAPIServer(t, namespace, nil), 0, options...)
@@ -60,8 +59,8 @@ func InitTestSchedulerForFrameworkTest(t *testing.T, context *testutils.TestCont
 	return context, teardown
 }
 
-// Run stands where a test runs the scheduler in its process: it starts ours on the test's server, with the options that
-// the test has made since the last start.
+// Run replaces the call that runs the scheduler in the test's process. It starts ours on the test's server, with the
+// options that the test has made since the last start.
 func Run(t testing.TB, context *testutils.TestContext) {
 	t.Helper()
 	refuseBinds(t, context)
@@ -78,16 +77,16 @@ func Run(t testing.TB, context *testutils.TestContext) {
 	context.SchedulerCloseFn = func() { process.Kill(); closeScheduler() }
 }
 
-// schedulers has our scheduler of each test context.
+// schedulers maps each test context to our scheduler.
 var schedulers sync.Map
 
-// ScheduleOne stands where a test has the scheduler of its own process decide about one pod: no such step exists here.
+// ScheduleOne replaces the call that schedules one pod in the test's own process. Phalanx has no such step.
 func ScheduleOne(t testing.TB) {
 	t.Helper()
 	t.Fatal(NotObservable("a single cycle"))
 }
 
-// refuseBinds fails the test when a client in its own process binds a pod: nothing of Kubernetes may decide here.
+// refuseBinds fails the test when its own process binds a pod: only our scheduler may bind.
 func refuseBinds(t testing.TB, context *testutils.TestContext) {
 	wrapper := testutils.RoundTripWrapper(func(transport http.RoundTripper, request *http.Request) (*http.Response, error) {
 		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/binding") {
@@ -99,8 +98,8 @@ func refuseBinds(t testing.TB, context *testutils.TestContext) {
 	context.RoundTrip.Store(&wrapper)
 }
 
-// WaitForRefusals waits until our scheduler has decided about each pod, as it stands now, that it does not fit or that its
-// group is not complete, and then checks that none is bound.
+// WaitForRefusals waits until our scheduler reports, for the current version of each pod, that it does not fit or that its
+// group is incomplete. Then it checks that none is bound.
 func WaitForRefusals(context *testutils.TestContext, namespace string, names []string) error {
 	for _, name := range names {
 		pod, err := context.ClientSet.CoreV1().Pods(namespace).Get(context.Ctx, name, metav1.GetOptions{})
@@ -124,8 +123,8 @@ func WaitForRefusals(context *testutils.TestContext, namespace string, names []s
 	return nil
 }
 
-// NotObservable is the error of a step that looks at something which has no counterpart in our scheduler. Tests that have
-// such a step are listed in expectations.yaml.
+// NotObservable is the error of a step that inspects something without a counterpart in our scheduler. Tests with such a
+// step are listed in expectations.yaml.
 func NotObservable(what string) error {
 	return fmt.Errorf("%s of kube-scheduler has no counterpart in phalanx", what)
 }
@@ -147,7 +146,7 @@ func VerifyAttempts(context *testutils.TestContext, namespace, group string, wan
 	return nil
 }
 
-// HasSeen says whether our scheduler has seen the pod as it stands now.
+// HasSeen reports whether our scheduler has seen the current version of the pod.
 func HasSeen(context *testutils.TestContext, namespace, name string) bool {
 	pod, err := context.ClientSet.CoreV1().Pods(namespace).Get(context.Ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -157,7 +156,7 @@ func HasSeen(context *testutils.TestContext, namespace, name string) bool {
 	return err == nil && newEnough(queue.ResourceVersion, pod.ResourceVersion)
 }
 
-// PendingPods are the units that our scheduler has yet to place, in the form in which kube-scheduler names its pods.
+// PendingPods are the pending units of our scheduler, named as kube-scheduler names its pods.
 func PendingPods(t testing.TB, context *testutils.TestContext) ([]string, string) {
 	t.Helper()
 	queue, err := askQueue(context)
@@ -171,7 +170,7 @@ func PendingPods(t testing.TB, context *testutils.TestContext) ([]string, string
 	return names, strings.Join(names, ", ")
 }
 
-// explanation is the part of the answer of /explain that is read here.
+// explanation has the fields of an /explain response that are read here.
 type explanation struct {
 	ResourceVersion string `json:"resourceVersion"`
 	Units           []struct {
@@ -182,8 +181,8 @@ type explanation struct {
 	} `json:"units"`
 }
 
-// queueAnswer is the part of the answer of /queue that is read here.
-type queueAnswer struct {
+// queueResponse has the fields of a /queue response that are read here.
+type queueResponse struct {
 	ResourceVersion string `json:"resourceVersion"`
 	Units           []struct {
 		Unit struct {
@@ -193,7 +192,7 @@ type queueAnswer struct {
 	} `json:"units"`
 }
 
-// errUnknown: our scheduler does not know the object, which it may not have seen yet.
+// errUnknown: our scheduler does not know the object, or has not seen it yet.
 var errUnknown = errors.New("our scheduler does not know the object")
 
 func explain(context *testutils.TestContext, kind, namespace, name string) (answer explanation, err error) {
@@ -202,7 +201,7 @@ func explain(context *testutils.TestContext, kind, namespace, name string) (answ
 	return answer, err
 }
 
-func askQueue(context *testutils.TestContext) (answer queueAnswer, err error) {
+func askQueue(context *testutils.TestContext) (answer queueResponse, err error) {
 	err = ask(context, "/queue", &answer)
 	return answer, err
 }
@@ -224,7 +223,7 @@ func ask(context *testutils.TestContext, path string, answer any) error {
 	return json.Unmarshal(body, answer)
 }
 
-// hasVerdict asks our scheduler about the pod's unit. A verdict counts when it rests on the pod's own resourceVersion or a
+// hasVerdict reports whether our scheduler has a verdict on the pod's unit, made with the pod's own resourceVersion or a
 // later one.
 func hasVerdict(context *testutils.TestContext, pod *v1.Pod) wait.ConditionWithContextFunc {
 	kind, name := "pod", pod.Name

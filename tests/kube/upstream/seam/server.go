@@ -26,7 +26,7 @@ func startServer(tb testing.TB) (*restclient.Config, *Process) {
 	return config, process
 }
 
-// StartTestServer stands where a test starts kube-apiserver: it does so, or starts `phalanx up`.
+// StartTestServer replaces the call that starts kube-apiserver. It starts kube-apiserver or `phalanx up`.
 func StartTestServer(tb testing.TB, flags []string) kubeapiservertesting.TestServer {
 	tb.Helper()
 	if !embedded() {
@@ -39,7 +39,7 @@ func StartTestServer(tb testing.TB, flags []string) kubeapiservertesting.TestSer
 	return kubeapiservertesting.TestServer{ClientConfig: config, TearDownFn: process.Kill}
 }
 
-// servers has the client configuration of each test's server.
+// servers maps each test to the client configuration of its server.
 var servers sync.Map
 
 // StartControllers starts `phalanx controllers --controllers NAMES` on the server of this test.
