@@ -1,5 +1,5 @@
-//! Fuzzes what comes from outside: builds the targets of `fuzz/` with a nightly compiler, runs them one after the other
-//! and tells what came out. What they check stands in `testkit::fuzz`.
+//! Fuzzes external input: builds the targets of `fuzz/` with a nightly compiler, runs them one after the other and prints
+//! a report. The checks are in `testkit::fuzz`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,9 +11,9 @@ use anyhow::{Context, bail, ensure};
 /// Shown below the options.
 const HELP: &str = "\
 Needs a nightly compiler: rustup toolchain install nightly --profile minimal
-cargo-fuzz is installed into the cache folder by itself.
+cargo-fuzz is installed into the cache folder automatically.
 
-Inputs that reached something new are kept in fuzz/corpus for the next run, crashes in
+Inputs that reach new code are added to fuzz/corpus for the next run, crashes to
 fuzz/artifacts. To make a crash a test, copy it to fuzz/seeds/TARGET/found-WHAT, which
 `cargo test -p phalanx-testkit fuzz_seeds` replays.";
 
@@ -35,10 +35,10 @@ const CARGO_FUZZ: &str = "0.13.1";
 /// An input that takes longer than this is a finding, too.
 const INPUT_TIMEOUT_SECONDS: u32 = 20;
 
-/// Most of the code here is safe Rust, so a sanitizer finds little, and without one twice as many inputs are tried.
+/// Most of the code is safe Rust, so a sanitizer finds little. Without one, twice as many inputs run in the same time.
 const SANITIZER: &str = "none";
 
-/// Runs the targets and prints a table; fails when something was found.
+/// Runs the targets and prints a table; an error if a target has findings.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     // With seed 0 libFuzzer draws one.
     run_targets(&args.targets, args.minutes * 60, "0").map(drop)
@@ -74,11 +74,11 @@ fn run_targets(targets: &[String], seconds: u64, seed: &str) -> anyhow::Result<u
     for file in &found {
         println!("found: {}", file.display());
     }
-    ensure!(found.is_empty(), "{} findings; the log of the target says what each is about", found.len());
+    ensure!(found.is_empty(), "{} findings; see the log of the target", found.len());
     Ok(reports.iter().map(|report| report.stats.executions).sum())
 }
 
-/// The targets there are, by the files in `fuzz/fuzz_targets`.
+/// All targets: the files in `fuzz/fuzz_targets`.
 fn fuzz_targets(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
     let folder = folder.join("fuzz_targets");
     let mut known = BTreeSet::new();
@@ -106,14 +106,14 @@ fn check_nightly() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A command on the nightly toolchain. This task itself runs on the pinned one, which must not show through.
+/// A command on the nightly toolchain. The variables of the pinned toolchain, which runs this task, are removed.
 fn nightly(program: &Path) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly"]).arg(program).env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTFLAGS");
     command
 }
 
-/// The program, installed into the cache folder unless it is there.
+/// The program; installed into the cache folder if it is missing.
 fn cargo_fuzz() -> anyhow::Result<PathBuf> {
     let cache = supervisor::cache_folder()?;
     let program = cache.join(format!("tools/cargo-fuzz-{CARGO_FUZZ}/bin/cargo-fuzz"));
@@ -187,7 +187,7 @@ impl Fuzzer {
     }
 }
 
-/// The inputs that failed. A slow one is kept there as well, but a machine that slept makes any input slow.
+/// The inputs that failed. Slow inputs are in the same folder, but do not count: a suspended machine makes any input slow.
 fn failing_inputs(folder: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -199,7 +199,7 @@ fn failing_inputs(folder: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
     Ok(files)
 }
 
-/// What became of a target.
+/// The result of one target.
 struct TargetReport {
     target: String,
     stats: FuzzStats,
@@ -207,14 +207,14 @@ struct TargetReport {
     new_artifacts: Vec<PathBuf>,
 }
 
-/// What libFuzzer says about a run.
+/// The statistics that libFuzzer prints.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct FuzzStats {
     executions: u64,
     per_second: u64,
-    /// How many edges of the program were taken.
+    /// Covered edges of the program.
     coverage: u64,
-    /// How many inputs are kept because each of them reaches something of its own.
+    /// Inputs in the corpus: each reaches code that no other input reaches.
     corpus: u64,
 }
 

@@ -1,7 +1,7 @@
-//! What is too long for CI: `cargo xtask long`.
+//! The runs that are too long for CI: `cargo xtask long`.
 //!
 //! A step with seeds runs one batch of seeds after the other, from the seed after the last recorded one. `--minutes` is
-//! divided between the steps. A step without seeds runs as a whole, if the time for it is left.
+//! divided between the steps. A step without seeds runs as a whole, if enough time is left.
 
 mod record; // docs/long-runs.yaml and its table
 
@@ -59,7 +59,7 @@ enum LongStep {
 
 /// Batches of a step with seeds without `--minutes`.
 const DEFAULT_BATCHES: u64 = 10;
-/// How many cases of a property in CI become one.
+/// The factor on the number of cases that a property has in CI.
 const ORACLE_CASES_FACTOR: &str = "4";
 const POWER_CUTS: &str = "24000";
 const MUTATED_INPUTS: &str = "5000";

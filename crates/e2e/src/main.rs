@@ -4,7 +4,7 @@ mod kill; // real SIGKILLs while Jobs are submitted
 mod watch_check; // watches during interruptions and restarts
 mod tour; // a real kubectl, every command's output checked
 mod fuzz; // runs the fuzz targets
-mod long; // what is too long for CI
+mod long; // runs that are too long for CI
 
 use clap::{Parser, Subcommand};
 
@@ -26,7 +26,7 @@ enum E2eCommand {
     Tour(tour::Args),
     /// Fuzzes external input: bodies, patches, selectors, continue tokens, the file of the store
     Fuzz(fuzz::Args),
-    /// Runs what is too long for CI, within a number of minutes
+    /// Runs the steps that are too long for CI, within a number of minutes
     Long(long::Args),
 }
 

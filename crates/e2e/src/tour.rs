@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let root = supervisor::repository_root()?;
     let documents = document_commands(&root)?;
-    // The commands of README and guides run in the root of the repository, and only have to succeed.
+    // Commands of README and guides run in the root of the repository and only have to succeed.
     let in_root = TourRunner { manifests: root, ..runner.clone() };
     let of_documents = documents
         .iter()

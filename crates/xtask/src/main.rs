@@ -54,7 +54,7 @@ enum XtaskCommand {
     /// Kills `phalanx up` while Jobs are submitted: no acknowledged write may be lost
     #[command(disable_help_flag = true)]
     Kill(ToolArgs),
-    /// Runs what is too long for CI, within a number of minutes
+    /// Runs the steps that are too long for CI, within a number of minutes
     #[command(disable_help_flag = true)]
     Long(ToolArgs),
     /// Watches `phalanx up` through cuts and restarts: ordered, unique, complete, resumable or 410

@@ -14,7 +14,7 @@ const TABLE: &str = "docs/long-runs.md";
 const TABLE_HEAD: &str = "\
 # Long runs
 
-`cargo xtask long --record` runs what is too long for CI and writes this table from [long-runs.yaml](long-runs.yaml). Each run continues with the seeds after the last recorded one. `--only STEP --seed N` repeats a seed.
+`cargo xtask long --record` runs the steps that are too long for CI and writes this table from [long-runs.yaml](long-runs.yaml). Each run continues with the seeds after the last recorded one. `--only STEP --seed N` repeats a seed.
 
 | step | commit | seeds | cases | result |
 | --- | --- | --- | --- | --- |

@@ -37,16 +37,16 @@ pub struct CommandOutput {
 }
 
 /// The first check that fails.
-pub fn difference(wants: &[OutputCheck], output: &CommandOutput) -> Option<String> {
-    let must_fail = wants.iter().any(|want| matches!(want, OutputCheck::FailsWith(_)));
+pub fn difference(checks: &[OutputCheck], output: &CommandOutput) -> Option<String> {
+    let must_fail = checks.iter().any(|check| matches!(check, OutputCheck::FailsWith(_)));
     if output.success == Some(must_fail) {
         return Some(if must_fail { "it succeeded, but must fail".into() } else { "it failed".into() });
     }
-    wants.iter().find(|want| !is_met(want, output)).map(|want| format!("{want:?} does not hold"))
+    checks.iter().find(|check| !passes(check, output)).map(|check| format!("{check:?} does not hold"))
 }
 
-fn is_met(want: &OutputCheck, output: &CommandOutput) -> bool {
-    match want {
+fn passes(check: &OutputCheck, output: &CommandOutput) -> bool {
+    match check {
         OutputCheck::Equals(text) => output.stdout.trim_end() == *text,
         OutputCheck::Contains(text) => output.stdout.contains(text),
         OutputCheck::NotContains(text) => !output.stdout.contains(text),

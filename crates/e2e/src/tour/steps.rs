@@ -1,11 +1,11 @@
-//! The steps of the tour, in order: later ones use what earlier ones made.
+//! The steps of the tour, in order: later steps use objects of earlier ones.
 
-mod discover; // what is there
-mod create; // objects come in
-mod get; // lists, stories, watches
-mod patch; // patches and edits
-mod delete; // and what becomes of what was owned
-mod namespaces; // and of all that a namespace held
+mod discover; // versions, resources, nodes, explain
+mod create; // create, run, apply, field validation
+mod get; // wait, get, describe, events, watch
+mod patch; // label, annotate, patch, edit
+mod delete; // delete, cascading deletion, orphans
+mod namespaces; // deletion of a namespace
 
 use super::output_check::OutputCheck;
 use super::{CheckTime, TourStep};
@@ -15,14 +15,14 @@ pub fn all() -> impl Iterator<Item = &'static TourStep<'static>> {
     [discover::STEPS, create::STEPS, get::STEPS, patch::STEPS, delete::STEPS, namespaces::STEPS].into_iter().flatten()
 }
 
-const fn at_end(name: &'static str, command: &'static str, wants: &'static [OutputCheck]) -> TourStep<'static> {
-    TourStep { name, command, when: CheckTime::AtEnd, checks: wants }
+const fn at_end(name: &'static str, command: &'static str, checks: &'static [OutputCheck]) -> TourStep<'static> {
+    TourStep { name, command, when: CheckTime::AtEnd, checks }
 }
 
-const fn eventually(name: &'static str, command: &'static str, wants: &'static [OutputCheck]) -> TourStep<'static> {
-    TourStep { name, command, when: CheckTime::Eventually, checks: wants }
+const fn eventually(name: &'static str, command: &'static str, checks: &'static [OutputCheck]) -> TourStep<'static> {
+    TourStep { name, command, when: CheckTime::Eventually, checks }
 }
 
-const fn streaming(name: &'static str, command: &'static str, wants: &'static [OutputCheck]) -> TourStep<'static> {
-    TourStep { name, command, when: CheckTime::Streaming, checks: wants }
+const fn streaming(name: &'static str, command: &'static str, checks: &'static [OutputCheck]) -> TourStep<'static> {
+    TourStep { name, command, when: CheckTime::Streaming, checks }
 }

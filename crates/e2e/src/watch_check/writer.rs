@@ -170,7 +170,7 @@ pub async fn create(client: &Client, key: &PodKey, side: &str) -> kube::Result<r
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": key.1, "labels": {"side": side}},
-        "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "registry.example/main:1"}]},
+        "spec": {"schedulerName": "none", "containers": [{"name": "main", "image": "registry.example/main:1"}]},
     });
     request::post(client, &format!("/api/v1/namespaces/{}/pods", key.0), &pod).await
 }

@@ -1,4 +1,4 @@
-//! Objects come in: from files, by words, with fields that are not there, by apply.
+//! Creation from files, by imperative commands and by apply, and the validation of fields.
 
 use super::at_end;
 use crate::tour::TourStep;
@@ -8,8 +8,8 @@ use crate::tour::output_check::OutputCheck::{
 
 pub const STEPS: &[TourStep] = &[
     // Create.
-    at_end("create on trial", "create -f pod.yaml --dry-run=server", &[Equals("pod/lone created (server dry run)")]),
-    at_end("the trial left nothing", "get pod lone", &[FailsWith("pods \"lone\" not found")]),
+    at_end("create, dry run", "create -f pod.yaml --dry-run=server", &[Equals("pod/lone created (server dry run)")]),
+    at_end("the dry run stored nothing", "get pod lone", &[FailsWith("pods \"lone\" not found")]),
     at_end("create", "create -f pod.yaml", &[Equals("pod/lone created"), NoStderr]),
     at_end(
         "create twice",
@@ -22,29 +22,29 @@ pub const STEPS: &[TourStep] = &[
         &[Equals("namespace/tour created\npriorityclass.scheduling.k8s.io/urgent created\njob.batch/worded created")],
     ),
     at_end(
-        "run a pod by words",
+        "run a pod",
         "run worded --restart=Never -n tour --image=registry.example/main:1",
         &[Equals("pod/worded created")],
     ),
-    // What kubectl makes by itself it sends as protobuf.
+    // kubectl sends objects that it builds itself as protobuf.
     at_end(
-        "a namespace by words, on trial",
+        "create a namespace, dry run",
         "create namespace by-words --dry-run=server",
         &[Equals("namespace/by-words created (server dry run)"), NoStderr],
     ),
-    at_end("a namespace by words", "create namespace by-words", &[Equals("namespace/by-words created"), NoStderr]),
+    at_end("create a namespace", "create namespace by-words", &[Equals("namespace/by-words created"), NoStderr]),
     at_end(
-        "a namespace by words, twice",
+        "create a namespace twice",
         "create namespace by-words",
         &[FailsWith("(AlreadyExists)"), FailsWith("namespaces \"by-words\" already exists")],
     ),
     at_end(
-        "a Job by words",
+        "create a Job by command",
         "create job by-words -n by-words --image=registry.example/main:1 -- sleep 1",
         &[Equals("job.batch/by-words created"), NoStderr],
     ),
     at_end(
-        "the Job is as its file would have made it",
+        "the Job is as if created from a file",
         "get job by-words -n by-words -o json",
         &[
             Json("/spec/parallelism", "1"),
@@ -62,22 +62,22 @@ pub const STEPS: &[TourStep] = &[
         ],
     ),
     at_end(
-        "the Job by words runs",
+        "the Job by command completes",
         "wait --for=condition=complete job/by-words -n by-words --timeout=60s",
         &[Equals("job.batch/by-words condition met")],
     ),
     at_end(
-        "a priority class by words",
+        "create a priority class",
         "create priorityclass by-words --value=-5 --preemption-policy=Never --description='two words'",
         &[Equals("priorityclass.scheduling.k8s.io/by-words created"), NoStderr],
     ),
     at_end(
-        "the class has what was said",
+        "the class has the values of the command",
         "get pc by-words -o json",
         &[Json("/value", "-5"), Json("/preemptionPolicy", "\"Never\""), Json("/description", "\"two words\"")],
     ),
     at_end(
-        "a refusal of what was sent by words",
+        "an invalid priority class is refused",
         "create priorityclass too-high --value=2000000000",
         &[FailsWith("maximum allowed value of a user defined priority is 1000000000")],
     ),
@@ -91,9 +91,9 @@ pub const STEPS: &[TourStep] = &[
         "create -f crew.yaml",
         &[Equals("podgroup.scheduling.k8s.io/crew created\npod/crew-0 created\npod/crew-1 created")],
     ),
-    // Fields that are not there, or are there twice.
+    // Unknown and duplicate fields.
     at_end(
-        "an unknown field is refused by name",
+        "an unknown field is refused and named",
         "create -f unknown-field.yaml",
         &[FailsWith("strict decoding error: unknown field \"spec.paralelism\"")],
     ),
@@ -102,9 +102,9 @@ pub const STEPS: &[TourStep] = &[
         "apply -f unknown-field.yaml",
         &[FailsWith("unknown field \"spec.paralelism\"")],
     ),
-    at_end("and nothing came of it", "get job misspelt", &[FailsWith("not found")]),
+    at_end("the refused Job does not exist", "get job misspelt", &[FailsWith("not found")]),
     at_end(
-        "an unknown field is a warning when asked",
+        "an unknown field with --validate=warn",
         "create -f unknown-field.yaml --validate=warn",
         &[Equals("job.batch/misspelt created"), WarnsWith("Warning: unknown field \"spec.paralelism\"")],
     ),
@@ -115,17 +115,17 @@ pub const STEPS: &[TourStep] = &[
     ),
     at_end("delete it again", "delete job misspelt", &[Contains("job.batch \"misspelt\" deleted")]),
     at_end(
-        "an unknown field is nothing when asked",
+        "an unknown field with --validate=ignore",
         "create -f unknown-field.yaml --validate=ignore",
         &[Equals("job.batch/misspelt created"), NoStderr],
     ),
     at_end(
-        "a duplicate field is refused by name",
+        "a duplicate field is refused and named",
         "create -f duplicate-field.json --raw /apis/batch/v1/namespaces/default/jobs?fieldValidation=Strict",
         &[FailsWith("duplicate field \"spec.parallelism\"")],
     ),
     at_end(
-        "a duplicate field is a warning when asked",
+        "a duplicate field with fieldValidation=Warn",
         "create -f duplicate-field.json --raw /apis/batch/v1/namespaces/default/jobs?fieldValidation=Warn",
         &[Json("/spec/parallelism", "2"), WarnsWith("duplicate field \"spec.parallelism\"")],
     ),
@@ -140,7 +140,7 @@ pub const STEPS: &[TourStep] = &[
     at_end("apply again changes nothing", "apply -f plain.yaml", &[Equals("job.batch/plain unchanged")]),
     at_end("apply a change", "apply -f plain-changed.yaml", &[Equals("job.batch/plain configured")]),
     at_end(
-        "the change is there, and only it",
+        "only the changed fields differ",
         "get job plain -o json",
         &[
             Json("/spec/backoffLimit", "3"),
@@ -151,8 +151,12 @@ pub const STEPS: &[TourStep] = &[
         ],
     ),
     at_end("apply it once more", "apply -f plain-changed.yaml", &[Equals("job.batch/plain unchanged")]),
-    at_end("apply what was: removed fields go", "apply -f plain.yaml", &[Equals("job.batch/plain configured")]),
-    at_end("the label went", "get job plain -o json", &[Json("/metadata/labels", "{\"purpose\": \"tour\"}")]),
-    at_end("apply on trial", "apply -f plain.yaml --dry-run=server -o json", &[Json("/metadata/name", "\"plain\"")]),
+    at_end(
+        "apply the first version: fields are removed",
+        "apply -f plain.yaml",
+        &[Equals("job.batch/plain configured")],
+    ),
+    at_end("the label is removed", "get job plain -o json", &[Json("/metadata/labels", "{\"purpose\": \"tour\"}")]),
+    at_end("apply, dry run", "apply -f plain.yaml --dry-run=server -o json", &[Json("/metadata/name", "\"plain\"")]),
     at_end("apply a gang", "apply -f gang.yaml", &[Equals("job.batch/gang created"), NoStderr]),
 ];

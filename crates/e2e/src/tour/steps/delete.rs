@@ -1,11 +1,10 @@
-//! Deletion, and what becomes of what was owned.
+//! Deletion, cascading to dependents or orphaning them.
 
 use super::{at_end, eventually};
 use crate::tour::TourStep;
 use crate::tour::output_check::OutputCheck::{Contains, Equals, FailsWith, Json, NoStderr, NotContains, WarnsWith};
 
 pub const STEPS: &[TourStep] = &[
-    // Delete, and what becomes of what was owned.
     at_end(
         "Jobs to delete",
         "create -f cascade.yaml",
@@ -22,7 +21,7 @@ pub const STEPS: &[TourStep] = &[
         &[Contains("job.batch \"cascade-background\" deleted")],
     ),
     eventually(
-        "its pods follow",
+        "its pods are deleted later",
         "get pods -l job-name=cascade-background",
         &[Equals(""), WarnsWith("No resources found")],
     ),
@@ -32,7 +31,7 @@ pub const STEPS: &[TourStep] = &[
         &[Contains("job.batch \"cascade-foreground\" deleted")],
     ),
     at_end(
-        "its pods went first",
+        "its pods were deleted first",
         "get pods -l job-name=cascade-foreground",
         &[Equals(""), WarnsWith("No resources found")],
     ),
@@ -47,12 +46,8 @@ pub const STEPS: &[TourStep] = &[
     ),
     at_end("delete without waiting", "delete pod lone --wait=false", &[Contains("pod \"lone\" deleted")]),
     at_end("wait for a delete", "wait --for=delete pod/lone --timeout=60s", &[NoStderr]),
-    at_end("delete what is not there", "delete job nobody", &[FailsWith("jobs.batch \"nobody\" not found")]),
-    at_end(
-        "delete what is not there, content with it",
-        "delete job nobody --ignore-not-found",
-        &[Equals(""), NoStderr],
-    ),
+    at_end("delete a missing object", "delete job missing", &[FailsWith("jobs.batch \"missing\" not found")]),
+    at_end("delete and ignore not found", "delete job missing --ignore-not-found", &[Equals(""), NoStderr]),
     at_end(
         "delete all of a kind",
         "delete jobs --all",
@@ -62,8 +57,16 @@ pub const STEPS: &[TourStep] = &[
             Contains("job.batch \"watched\" deleted"),
         ],
     ),
-    eventually("and all they owned", "get pods,podgroups,workloads", &[Equals(""), WarnsWith("No resources found")]),
-    at_end("a Job to orphan from", "create -f orphan.yaml", &[Equals("job.batch/cascade-orphan created")]),
+    eventually(
+        "their dependents are deleted",
+        "get pods,podgroups,workloads",
+        &[Equals(""), WarnsWith("No resources found")],
+    ),
+    at_end(
+        "a Job whose dependents are orphaned",
+        "create -f orphan.yaml",
+        &[Equals("job.batch/cascade-orphan created")],
+    ),
     eventually(
         "its pods run",
         "get pods -l job-name=cascade-orphan --field-selector=status.phase=Running -o json",
@@ -76,12 +79,12 @@ pub const STEPS: &[TourStep] = &[
     ),
     at_end("its Job is gone", "get job cascade-orphan", &[FailsWith("jobs.batch \"cascade-orphan\" not found")]),
     at_end(
-        "its pods stay, without that owner",
+        "its pods remain, without that owner",
         "get pods -l job-name=cascade-orphan -o json",
         &[Json("/items/1/status/phase", "\"Running\""), NotContains("\"kind\": \"Job\"")],
     ),
     at_end(
-        "its group stays",
+        "its group and its Workload remain",
         "get podgroups,workloads -o name",
         &[
             Contains("podgroup.scheduling.k8s.io/cascade-orphan-"),
@@ -89,10 +92,10 @@ pub const STEPS: &[TourStep] = &[
         ],
     ),
     at_end(
-        "without that owner, too",
+        "its Workload has no owner",
         "get workloads -o jsonpath={.items[*].metadata.ownerReferences[*].kind}",
         &[Equals("")],
     ),
-    at_end("the orphans go when told", "delete pods,podgroups,workloads --all", &[Contains("pod \"cascade-orphan-")]),
+    at_end("delete the orphans", "delete pods,podgroups,workloads --all", &[Contains("pod \"cascade-orphan-")]),
     at_end("nothing is left", "get pods,podgroups,workloads,jobs", &[Equals(""), WarnsWith("No resources found")]),
 ];

@@ -1,11 +1,10 @@
-//! What is there, and what its fields mean.
+//! Versions, health, resources, nodes and the documentation of fields.
 
 use super::at_end;
 use crate::tour::TourStep;
 use crate::tour::output_check::OutputCheck::{Columns, Contains, Equals, FailsWith, Json, Line, NoStderr, WarnsWith};
 
 pub const STEPS: &[TourStep] = &[
-    // What is there.
     at_end(
         "version names both sides",
         "version",
@@ -80,7 +79,7 @@ pub const STEPS: &[TourStep] = &[
         ],
     ),
     at_end(
-        "a node's story",
+        "describe a node",
         "describe node node-0",
         &[
             Line("Name: node-0"),
@@ -96,10 +95,10 @@ pub const STEPS: &[TourStep] = &[
         "get ns",
         &[Columns("NAME STATUS AGE"), Line("default Active *"), Line("kube-system Active *")],
     ),
-    at_end("nothing there yet", "get jobs", &[Equals(""), WarnsWith("No resources found in default namespace.")]),
+    at_end("an empty list", "get jobs", &[Equals(""), WarnsWith("No resources found in default namespace.")]),
     at_end("a kind that is not served", "get deployments", &[FailsWith("the server doesn't have a resource type")]),
-    at_end("an object that is not there", "get job nobody", &[FailsWith("jobs.batch \"nobody\" not found")]),
-    // Words about fields.
+    at_end("get a missing object", "get job missing", &[FailsWith("jobs.batch \"missing\" not found")]),
+    // Explain.
     at_end(
         "explain a kind",
         "explain job",
@@ -117,7 +116,7 @@ pub const STEPS: &[TourStep] = &[
         &[Line("FIELD: parallelism <integer>"), Contains("DESCRIPTION:")],
     ),
     at_end(
-        "explain what is ours to explain",
+        "explain a field that Phalanx adds",
         "explain job.spec.scheduling",
         &[Contains("schedulingPolicy"), Contains("schedulingConstraints"), Contains("disruptionMode")],
     ),
@@ -132,7 +131,7 @@ pub const STEPS: &[TourStep] = &[
         &[Line("VERSION: v1alpha3"), Contains("podGroupTemplates")],
     ),
     at_end(
-        "explain refuses what is not there",
+        "explain refuses an unknown field",
         "explain job.spec.nothing",
         &[FailsWith("field \"nothing\" does not exist")],
     ),

@@ -1,11 +1,11 @@
-//! Waiting, lists, stories and watches.
+//! Waiting, lists, descriptions, events and watches.
 
 use super::{at_end, streaming};
 use crate::tour::TourStep;
 use crate::tour::output_check::OutputCheck::{Columns, Contains, Equals, FailsWith, Json, Line, NotContains};
 
 pub const STEPS: &[TourStep] = &[
-    // Wait, and look.
+    // Wait and get.
     at_end(
         "wait for a Job",
         "wait --for=condition=complete job/plain --timeout=60s",
@@ -22,7 +22,7 @@ pub const STEPS: &[TourStep] = &[
         &[Equals("pod/lone condition met")],
     ),
     at_end(
-        "wait says when time is up",
+        "wait times out",
         "wait --for=condition=complete pod/lone --timeout=1s",
         &[FailsWith("timed out waiting for the condition")],
     ),
@@ -72,13 +72,13 @@ pub const STEPS: &[TourStep] = &[
         "get jobs,pods -l purpose=tour",
         &[Line("job.batch/plain Complete ..."), NotContains("pod/lone")],
     ),
-    at_end("the short form of all", "get all -n tour", &[Line("pod/worded ..."), Line("job.batch/worded ...")]),
+    at_end("the category all", "get all -n tour", &[Line("pod/worded ..."), Line("job.batch/worded ...")]),
     at_end(
         "all namespaces",
         "get jobs -A",
         &[Columns("NAMESPACE NAME STATUS COMPLETIONS DURATION AGE"), Line("tour worded ...")],
     ),
-    at_end("names alone", "get job gang plain -o name", &[Equals("job.batch/gang\njob.batch/plain")]),
+    at_end("names only", "get job gang plain -o name", &[Equals("job.batch/gang\njob.batch/plain")]),
     at_end(
         "labels as columns",
         "get job plain -L purpose --show-labels",
@@ -88,7 +88,7 @@ pub const STEPS: &[TourStep] = &[
         ],
     ),
     at_end(
-        "own columns",
+        "custom columns",
         "get job plain -o custom-columns=NAME:.metadata.name,DONE:.status.succeeded",
         &[Equals("NAME    DONE\nplain   2")],
     ),
@@ -132,9 +132,9 @@ pub const STEPS: &[TourStep] = &[
         "get podgroups.v1alpha3.scheduling.k8s.io crew -o json",
         &[Json("/apiVersion", "\"scheduling.k8s.io/v1alpha3\""), Json("/spec/schedulingPolicy/gang/minCount", "2")],
     ),
-    // Tell the story.
+    // Describe.
     at_end(
-        "a Job's story",
+        "describe a Job",
         "describe job plain",
         &[
             Line("Name: plain"),
@@ -147,7 +147,7 @@ pub const STEPS: &[TourStep] = &[
         ],
     ),
     at_end(
-        "a pod's story",
+        "describe a pod",
         "describe pod lone",
         &[
             Line("Name: lone"),
@@ -160,7 +160,7 @@ pub const STEPS: &[TourStep] = &[
         ],
     ),
     at_end(
-        "a pod group's story",
+        "describe a pod group",
         "describe podgroup crew",
         &[
             Line("Name: crew"),
@@ -185,12 +185,12 @@ pub const STEPS: &[TourStep] = &[
         &[Line("* Normal Completed job/gang ..."), NotContains("job/plain")],
     ),
     at_end(
-        "events by their own command",
+        "events by kubectl events",
         "events --for job/plain",
         &[Contains("Job/plain"), Contains("SuccessfulCreate")],
     ),
     // Watch.
-    at_end("something to watch", "create -f watched.yaml", &[Equals("job.batch/watched created")]),
+    at_end("a Job to watch", "create -f watched.yaml", &[Equals("job.batch/watched created")]),
     streaming(
         "watch a Job run and end",
         "get job watched -w",

@@ -1,4 +1,4 @@
-//! A namespace that goes, with all that is in it.
+//! Deletion of a namespace with all its objects.
 
 use super::{at_end, eventually};
 use crate::tour::TourStep;
@@ -14,9 +14,9 @@ pub const STEPS: &[TourStep] = &[
         &[Contains("namespace \"passing\" deleted")],
     ),
     at_end("the namespace is gone", "get namespace passing", &[FailsWith("namespaces \"passing\" not found")]),
-    at_end("so is the pod", "get pods -n passing -o name", &[Equals("")]),
+    at_end("the pod is gone", "get pods -n passing -o name", &[Equals("")]),
     at_end(
-        "some namespaces stay",
+        "the default namespace cannot be deleted",
         "delete namespace default",
         &[FailsWith("namespaces \"default\" is forbidden: this namespace may not be deleted")],
     ),
