@@ -54,7 +54,7 @@ pub struct Args {
 
 const WITH_GROUPS: &str = "WorkloadWithJob=true";
 
-/// What is measured.
+/// The measured cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum JobsCase {
     /// Many Jobs of one pod, on every system

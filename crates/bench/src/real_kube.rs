@@ -46,7 +46,7 @@ pub struct Args {
     pub json: Option<PathBuf>,
 }
 
-/// What is measured.
+/// The measured systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchedulingSystem {
     /// No scheduler: 64 workers post binds as fast as kube-apiserver accepts them

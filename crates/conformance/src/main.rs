@@ -51,7 +51,7 @@ struct ConformanceArgs {
     suite: Option<ConformanceSuite>,
 }
 
-/// What is compared with Kubernetes.
+/// The comparisons with Kubernetes.
 #[derive(clap::Subcommand)]
 enum ConformanceSuite {
     /// Sends mutated objects to kube-apiserver and to our server, and compares the responses

@@ -57,7 +57,7 @@ struct PluginQuery {
     pod: Value,
 }
 
-/// All built-in filters and scores, and what a profile of kube-scheduler needs besides.
+/// All built-in filters and scores, and the other plugins that a profile of kube-scheduler needs.
 fn all_plugins() -> Vec<String> {
     let others = ["SchedulingGates", "PrioritySort", "DefaultBinder"];
     let filters = BUILT_IN_FILTERS.iter().map(|filter| filter.name);
@@ -151,7 +151,7 @@ impl ComparisonCounts {
         format!("{} nodes; refused by {}; points from {}", self.pairs, list(&self.refused), list(&self.scored))
     }
 
-    /// A generator that never reaches a plugin tests nothing of it.
+    /// An error if the generated clusters hardly use a plugin: its comparison would prove nothing.
     fn ensure_coverage(&self, queries: usize) -> anyhow::Result<()> {
         let enough = |counts: &BTreeMap<String, usize>, name: &str| counts.get(name).is_some_and(|n| n * 20 >= queries);
         let (filters, weights) = names(&Profile::default());

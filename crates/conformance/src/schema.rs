@@ -1,9 +1,9 @@
 //! Writes the compact schema file of `api` from the OpenAPI documents of Kubernetes, and the file of empty values.
 //!
-//! Structure only: names, types, what is required, and how lists and maps merge. No description is taken.
+//! Structure only: names, types, required fields, and how lists and maps merge. Descriptions are left out.
 
 mod empty_values; // how empty fields are encoded
-pub mod go_types; // what Go knows about the types
+pub mod go_types; // the Go types
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use self::go_types::{REQUEST_BODIES, described_kinds};
 use crate::upstream::module_folder;
 
-/// The version of Kubernetes whose structure is taken.
+/// The version of Kubernetes whose structure is used.
 pub const VERSION: &str = "1.37.1";
 
-/// How the marks of a field are called upstream and in the file.
+/// The names of a field's marks, upstream and in the file.
 const MARKS: [(&str, &str); 6] = [
     ("x-kubernetes-list-type", "list"),
     ("x-kubernetes-list-map-keys", "keys"),
@@ -116,7 +116,7 @@ fn field_entry(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) 
             entry.insert(ours.to_owned(), mark.clone());
         }
     }
-    // Go's zero values; they say nothing that the type does not.
+    // Go's zero values follow from the type.
     entry
         .retain(|mark, value| mark != "default" || !(value == &json!({}) || value == &json!("") || value == &json!(0)));
     if entry.is_empty() {
@@ -155,13 +155,13 @@ fn type_text(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) ->
     })
 }
 
-/// Whether a named schema is a struct. One without any field, such as `basic: {}`, is a struct all the same: whatever
-/// stands inside is unknown.
+/// Whether a named schema is a struct. A schema without fields, such as `basic: {}`, is a struct, too: every field in it
+/// is unknown.
 fn is_struct(schema: &Value) -> bool {
     schema["type"] == "object" && schema.get("additionalProperties").is_none()
 }
 
-/// Types that JSON writes as a text or a number, or as whatever they like.
+/// Types that JSON encodes as a string, as a number, or as any value.
 fn scalar_type(name: &str) -> Option<&'static str> {
     Some(match name.strip_prefix("io.k8s.apimachinery.pkg.")? {
         "api.resource.Quantity" => "quantity",
@@ -177,7 +177,7 @@ fn short(name: &str) -> &str {
     name.strip_prefix("io.k8s.api.").unwrap_or(name)
 }
 
-/// One type a line, so that a new version of Kubernetes reads as a diff.
+/// One type per line, so that the diff of a new version of Kubernetes is readable.
 fn render(kinds: &BTreeMap<String, String>, types: &BTreeMap<String, Value>) -> String {
     let kinds: Vec<String> =
         kinds.iter().map(|(kind, name)| format!("{}:{}", json!(kind), json!(short(name)))).collect();

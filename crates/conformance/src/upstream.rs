@@ -35,7 +35,7 @@ pub use record::{SuiteRecord, read as records};
 /// How long tests that must fail wait for a condition; the others wait as long as in Kubernetes.
 const FAILING_WAIT_SECONDS: &str = "10";
 
-/// What CI runs.
+/// The suites that CI runs.
 const FIXED_SET: &[(&str, SuiteServer)] =
     &[("job", SuiteServer::Embedded), ("podgroup", SuiteServer::Kube), ("topology", SuiteServer::Kube)];
 

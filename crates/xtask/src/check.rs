@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what a change needs before it is pushed, in the time of a short break.
+//! `cargo xtask check`: the checks of a change before it is pushed, in a few minutes.
 //!
 //! Format, clippy and the project rules cover the workspace; cargo checks again only what changed and what depends on it.
 //! Unit tests run for the crates that changed since the merge base with the main branch, uncommitted changes included.

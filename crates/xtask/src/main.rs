@@ -3,8 +3,8 @@
 //! This crate uses no crate of the product, so `cargo xtask tidy` builds in seconds. Benchmarks, comparisons and
 //! end-to-end suites are programs of their own; their commands are passed on.
 
-mod check; // what a change needs before it is pushed
-mod picture; // the README's picture, made from what the program prints
+mod check; // the checks before a push
+mod picture; // the README's picture, from the program's output
 mod tidy; // project rules that no compiler checks
 mod tool; // the other programs
 
@@ -21,7 +21,7 @@ struct XtaskCli {
 
 #[derive(Subcommand)]
 enum XtaskCommand {
-    /// Measures; prints a table and, with --json, one object a line
+    /// Measures; prints a table and, with --json, one object per line
     #[command(disable_help_flag = true)]
     Bench(ToolArgs),
     /// Runs format, tidy, clippy and the unit tests of the crates that changed, and prints the time of each
@@ -31,7 +31,7 @@ enum XtaskCommand {
     /// Writes docs/conformance.md: each requirement and the tests that show it; `api` compares with the real server
     #[command(disable_help_flag = true)]
     Conformance(ToolArgs),
-    /// Writes docs/images/run.svg from what `phalanx run` prints on a terminal
+    /// Writes docs/images/run.svg from the terminal output of `phalanx run`
     Picture(picture::Args),
     /// Writes the ClusterRoles of docs/guides/cluster.md from the control loops
     #[command(disable_help_flag = true)]
@@ -39,13 +39,13 @@ enum XtaskCommand {
     /// Writes the schema files of the registry's kinds from the Go modules of Kubernetes
     #[command(disable_help_flag = true)]
     Schema(ToolArgs),
-    /// The protobuf form of the kinds that the server takes: `table` writes its file, `check` compares it with Go
+    /// The protobuf form of the kinds that the server accepts: `table` writes its file, `check` compares it with Go
     #[command(disable_help_flag = true)]
     Protobuf(ToolArgs),
-    /// The real Kubernetes programs, for the suites that run against the real thing
+    /// The programs of Kubernetes, for the suites that need them
     #[command(disable_help_flag = true)]
     Kube(ToolArgs),
-    /// Takes a kubectl through `phalanx up` and checks what every command prints
+    /// Runs kubectl against `phalanx up` and checks the output of every command
     #[command(disable_help_flag = true)]
     Tour(ToolArgs),
     /// Fuzzes external input: bodies, patches, selectors, continue tokens, the file of the store
@@ -57,7 +57,7 @@ enum XtaskCommand {
     /// Runs the steps that are too long for CI, within a number of minutes
     #[command(disable_help_flag = true)]
     Long(ToolArgs),
-    /// Watches `phalanx up` through cuts and restarts: ordered, unique, complete, resumable or 410
+    /// Watches `phalanx up` during interruptions and restarts: ordered, unique, complete, resumable or 410
     #[command(disable_help_flag = true)]
     WatchCheck(ToolArgs),
 }

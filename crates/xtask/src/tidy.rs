@@ -165,7 +165,7 @@ pub fn tracked_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(text.lines().map(PathBuf::from).filter(|file| root.join(file).is_file()).collect())
 }
 
-/// A crate uses only crates above its own row, as its manifest shows.
+/// A crate depends only on crates before its own in [`LAYERS`].
 fn check_layering(root: &Path) -> anyhow::Result<Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -178,14 +178,14 @@ fn check_layering(root: &Path) -> anyhow::Result<Vec<String>> {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = crate_folder(&package["name"]);
         let Some(own) = rank.get(name) else {
-            findings.push(format!("crates/{name}: not in the list of rooms (xtask tidy, LAYERS)"));
+            findings.push(format!("crates/{name}: not in the list of crates (xtask tidy, LAYERS)"));
             continue;
         };
         let dependencies = package["dependencies"].as_array().into_iter().flatten();
         let dependencies = dependencies.filter(|dependency| dependency["kind"].as_str() != Some("dev"));
         for used in dependencies.map(|dependency| crate_folder(&dependency["name"])) {
             if rank.get(used).is_some_and(|other| other >= own) {
-                findings.push(format!("crates/{name}/Cargo.toml: uses {used}, which lies below it"));
+                findings.push(format!("crates/{name}/Cargo.toml: uses {used}, which comes after it in LAYERS"));
             } else if rank.contains_key(used) && !may_use(name, used) {
                 findings.push(format!("crates/{name}/Cargo.toml: uses {used} (xtask tidy, ONLY_USES)"));
             }

@@ -48,7 +48,7 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<ComparedKind>> {
     Ok(compared)
 }
 
-/// Every file is that of a kind, or the rows of tables.
+/// Every file of the corpus belongs to a kind, except the rows of tables.
 fn check_files(root: &Path) -> anyhow::Result<()> {
     for file in std::fs::read_dir(root.join(corpus::FOLDER))? {
         let name = file?.file_name().to_string_lossy().into_owned();
@@ -59,23 +59,23 @@ fn check_files(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where every case's objects live.
+/// The namespace of all objects.
 pub const NAMESPACE: &str = "conformance";
 
 impl ComparedKind {
-    /// As `apiVersion` has it.
+    /// The value of `apiVersion`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// What people read: `PodGroup v1beta1`; with the group where the core group has the same kind.
+    /// As in reports: `PodGroup v1beta1`; with the group if the core group has the same kind.
     pub fn title(&self) -> String {
         let is_core_kind = kinds::by_kind(self.kind).is_some_and(|resource| resource.group.is_empty());
         let version = if is_core_kind { self.api_version() } else { self.version.to_owned() };
         format!("{} {version}", self.kind)
     }
 
-    /// The path of the API's version, whose answer lists its resources.
+    /// The path of the API version; the response lists its resources.
     pub fn root(&self) -> String {
         if self.group.is_empty() { format!("/api/{}", self.version) } else { format!("/apis/{}", self.api_version()) }
     }

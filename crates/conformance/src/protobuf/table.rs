@@ -14,7 +14,7 @@ pub fn write() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One message a line, so that a new version of Kubernetes reads as a diff.
+/// One message per line, so that the diff of a new version of Kubernetes is readable.
 fn render(found: &GoTypes) -> String {
     let lines = |entries: Vec<(&String, Value)>| {
         let lines: Vec<String> = entries.iter().map(|(name, value)| format!("{}:{value}", json!(name))).collect();

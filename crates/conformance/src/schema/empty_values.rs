@@ -1,4 +1,4 @@
-//! The file that says how empty fields are encoded, from the types of the Go module k8s.io/api.
+//! Writes the file of the encoding of empty fields, from the types of the Go module k8s.io/api.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::go_types::GoTypes;
 
-/// What responses of kube-apiserver show beside the types: defaults, and fields of features that are off.
+/// Fields that kube-apiserver encodes otherwise than their types imply: defaults, and fields of disabled features.
 const LEARNED: [(&str, &str, &str); 8] = [
     ("batch.v1.PodFailurePolicyOnPodConditionsPattern", "status", "omit"),
     ("coordination.v1.LeaseSpec", "preferredHolder", "omit"),
@@ -18,7 +18,7 @@ const LEARNED: [(&str, &str, &str); 8] = [
     ("core.v1.PodSpec", "securityContext", "write"),
 ];
 
-/// The exceptions of each type from what the type of a field implies, one type a line.
+/// The exceptions of each type from the encoding that a field's type implies, one type per line.
 pub fn render(types: &BTreeMap<&str, &Value>, go: &GoTypes) -> String {
     let lines = types.iter().filter_map(|(name, schema)| {
         let fields = schema["fields"].as_object().filter(|fields| !fields.is_empty())?;
@@ -60,7 +60,7 @@ fn encoding<'a>(go: &'a GoTypes, name: &str, field: &str, type_text: &str) -> Fi
     FieldEncoding { encoding, is_micro }
 }
 
-/// What `api::schema` assumes without an exception.
+/// The encoding that `api::schema` assumes without an exception.
 fn default_encoding(type_text: &str, is_required: bool) -> &'static str {
     let is_collection = type_text.starts_with("[]") || type_text.starts_with("{}") || type_text == "time";
     match type_text {

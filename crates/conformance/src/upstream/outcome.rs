@@ -46,8 +46,8 @@ pub fn parents_failed_alone(tests: &BTreeMap<String, TestOutcome>) -> Vec<String
     alone.map(|(name, _)| name.clone()).collect()
 }
 
-/// What is wrong with the exit status of a program that ran these tests: 0 if all passed, 1 if one failed, anything
-/// else is a crash.
+/// The problem with the exit status of a program that ran these tests, if any: 0 means that all passed, 1 that one failed,
+/// anything else is a crash.
 pub fn status_problem(tests: &BTreeMap<String, TestOutcome>, status: Option<i32>) -> Option<String> {
     let failed = tests.values().any(|end| *end == TestOutcome::Failed);
     match (status, failed) {

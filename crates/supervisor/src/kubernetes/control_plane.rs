@@ -246,7 +246,7 @@ fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &ControlPlaneConfig)
         format!("--feature-gates={}", gates(plan)),
         format!("--runtime-config={}", if gates(plan).is_empty() { "" } else { RUNTIME_CONFIG }),
         format!("--disable-admission-plugins={}", plan.disabled_admission.join(",")),
-        // A benchmark or a thousand cases at once are no reason to make somebody wait.
+        // No request limits: benchmarks and comparisons send many requests at once.
         "--enable-priority-and-fairness=false".to_owned(),
         "--max-requests-inflight=0".to_owned(),
         "--max-mutating-requests-inflight=0".to_owned(),
@@ -262,7 +262,7 @@ fn controllers_arguments(folder: &Path, plan: &ControlPlaneConfig) -> anyhow::Re
     Ok(arguments)
 }
 
-/// What the programs that only talk to the API have in common. Limits as in upstream's own benchmark.
+/// The arguments of the programs that are clients of the API. Limits as in upstream's own benchmark.
 fn client_arguments(folder: &Path, plan: &ControlPlaneConfig, port: u16) -> Vec<String> {
     let kubeconfig = folder.join("kubeconfig").display().to_string();
     vec![
@@ -298,11 +298,11 @@ async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
             "status": {
                 "capacity": size,
                 "allocatable": size,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "Made", "message": "no kubelet is there"}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "NoKubelet", "message": "no kubelet"}],
             },
         });
         request::post(client, "/api/v1/nodes", &node).await?;
-        // Admission taints every new node as not ready, whatever its conditions say.
+        // Admission taints every new node as not ready, independent of its conditions.
         let untaint = json!({"spec": {"taints": null}});
         request::patch(client, &format!("/api/v1/nodes/{name}"), request::PatchKind::Merge, &untaint).await?;
     }

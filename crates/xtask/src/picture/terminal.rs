@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(shown(10, "waiting\rdone\u{1b}[K\r\n"), "done");
         assert_eq!(shown(10, "a\r\nb\u{1b}[1A\r\u{1b}[2KA\r\n\u{1b}[2KB"), "A|B");
         assert_eq!(shown(4, "abcdef"), "abcd|ef");
-        assert_eq!(shown(4, "abcd\r\nef"), "abcd|ef", "a full line is no empty one after it");
+        assert_eq!(shown(4, "abcd\r\nef"), "abcd|ef", "a full line is not followed by an empty one");
         assert_eq!(shown(10, "\u{1b}[?25l\u{1b}[32mx\u{1b}[0my\u{1b}[J"), "xy");
     }
 }
