@@ -151,23 +151,24 @@ struct ExpectedCronDifference {
 const EXPECTED_DIFFERENCES: [ExpectedCronDifference; 3] = [
     ExpectedCronDifference {
         id: "days without midnight",
-        reason: "Where clocks are turned forward at midnight the library loses its way: it looks for that midnight for ever \
-                 (and the controller with it), leaves the day out, or takes a time of it for one of the day before. We pass \
-                 over the hour that is not there, and over nothing else.",
+        reason: "When clocks are turned forward at midnight, the library searches for that midnight forever (and so \
+                 does the controller), omits the day, or returns a time of that day as one of the day before. We \
+                 skip only the missing hour.",
         covers: |query, ours, theirs| has_clock_change(query, ours, theirs, skips_midnight),
     },
     ExpectedCronDifference {
         id: "clocks turned by other than an hour",
-        reason: "Where clocks are turned by half an hour the library goes on in whole hours, and misses times in the first \
-                 half of those that follow; where they are turned back by two hours it leaves out some of what comes twice.",
+        reason: "When clocks are turned by half an hour, the library continues in whole hours and misses times in \
+                 the first half of the following hours. When they are turned back by two hours, it omits some of the \
+                 repeated times.",
         covers: |query, ours, theirs| {
             has_clock_change(query, ours, theirs, |change| ![0, 3600].contains(&(change.after - change.before).abs()))
         },
     },
     ExpectedCronDifference {
         id: "clocks that differ by seconds",
-        reason: "Before there were time zones, clocks differed by seconds from place to place. The library rounds to minutes \
-                 of UTC there, and misses a minute now and then.",
+        reason: "Before there were time zones, the clocks of two places differed by seconds. The library rounds to \
+                 minutes of UTC there, and sometimes misses a minute.",
         covers: |query, _, _| {
             let zone = time_zone(query.effective_zone());
             zone.is_some_and(|zone| zone.to_offset(query.after).seconds() % 60 != 0)
@@ -208,8 +209,8 @@ fn skips_midnight(change: &ClockChange) -> bool {
 
 /// The expected differences as Markdown for docs/conformance.md.
 pub fn render() -> anyhow::Result<String> {
-    let mut text = "\n## Wanted differences from the schedules of Kubernetes 1.37.1\n\n".to_owned();
-    text.push_str("`cargo xtask conformance cron` finds them, and leaves them out of its count.\n\n");
+    let mut text = "\n## Expected differences from the schedules of Kubernetes 1.37.1\n\n".to_owned();
+    text.push_str("`cargo xtask conformance cron` finds these differences and does not count them.\n\n");
     text.push_str("| difference | reason |\n| --- | --- |\n");
     for row in &EXPECTED_DIFFERENCES {
         writeln!(text, "| {} | {} |", row.id, row.reason)?;

@@ -81,29 +81,31 @@ fn matches(pattern: &str, text: &str) -> bool {
 const NOT_COMPARED: [(&str, &str); 5] = [
     (
         "values printed as Go structs",
-        "Where a message repeats the refused value as Kubernetes' own Go type (`{\"MatchExpressions\":null}`), with that \
-         type's names and every field that is not set, or prints the difference of two of them, we print the value as the \
-         API has it, or the fields that changed. The Go types are no form of the API, no client can send or read them, and \
-         they change between releases. Field, reason and all words of the message still count.",
+        "Some messages of Kubernetes print the refused value as a Go type (`{\"MatchExpressions\":null}`), with Go \
+         names and every unset field, or the difference of two such values. We print the value in the form of the \
+         API, or the changed fields. The Go types are not part of the API, no client can send or read them, and they \
+         change between releases. Field, reason and the rest of the message are compared.",
     ),
     (
         "order of members",
-        "A value repeated as JSON is the same whatever the order of its members, and a member that is `null` is one that is \
-         not there.",
+        "The order of members in a value that is printed as JSON does not count, and a member with the value `null` \
+         equals an absent one.",
     ),
     (
-        "what each server draws",
-        "Uids, resource versions, times of creation, managed fields, and the end of a generated name are each server's own.",
+        "generated values",
+        "Each server generates its own uids, resource versions, creation times, managed fields and suffixes of \
+         generated names.",
     ),
     (
-        "the time of a birth condition",
-        "A pod that is born gated has a condition from the start, whose `lastTransitionTime` is the time of creation: where \
-         it is, it counts as that time and not as a value. Any other time in a condition counts.",
+        "the time of a condition of a new pod",
+        "A pod that is created with a gate has a condition at once, with the creation time as `lastTransitionTime`. \
+         That time is not compared. Any other time in a condition is.",
     ),
     (
-        "ages and headings of tables",
-        "Of the tables that people see (wide columns included), the cell `Age` is each server's own clock, and what a column \
-         is said to mean is each project's own words. Columns, their order, types and priorities and every other cell count.",
+        "ages and column descriptions of tables",
+        "In tables (wide columns included), the cell `Age` depends on the server's clock, and the descriptions of \
+         columns are each project's own. Columns, their order, types and priorities and every other cell are \
+         compared.",
     ),
 ];
 
@@ -113,8 +115,8 @@ pub fn render(rows: &[ExpectedDifference]) -> anyhow::Result<String> {
     if rows.is_empty() {
         return Ok(text);
     }
-    text.push_str("\n## Wanted differences from the API of Kubernetes 1.37.1\n\n");
-    text.push_str("`cargo xtask conformance api` finds them, and leaves them out of its count.\n\n");
+    text.push_str("\n## Expected differences from the API of Kubernetes 1.37.1\n\n");
+    text.push_str("`cargo xtask conformance api` finds these differences and does not count them.\n\n");
     text.push_str("| difference | where | reason |\n| --- | --- | --- |\n");
     for (difference, reason) in NOT_COMPARED {
         writeln!(text, "| {difference} | every kind | {reason} |")?;

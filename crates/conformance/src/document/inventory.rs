@@ -13,10 +13,10 @@ use super::test_index::TestIndex;
 const HEAD: &str = "
 # What Kubernetes tests
 
-From [inventory.yaml](inventory.yaml): each test of Kubernetes 1.37.1 that concerns these parts, by its name and in our
-words, what its tests leave out, and where we decided otherwise. *embedded* is the whole control plane on virtual time,
-*kube* our parts on the real control plane (`cargo xtask kube test`), *unit* a rule by itself. *suite* is the suite of
-Kubernetes that has the test itself and runs on our components (below).
+From [inventory.yaml](inventory.yaml): each test of Kubernetes 1.37.1 for the components that this project replaces, with
+its claim in our words, then what these tests do not cover, and where this project differs. *embedded*: the whole control
+plane on virtual time. *kube*: our components on the real control plane (`cargo xtask kube test`). *unit*: a unit test.
+*suite*: the suite of Kubernetes that has the test itself and runs on our components (below).
 ";
 
 /// A section of the inventory.

@@ -7,10 +7,11 @@ use crate::upstream::SuiteRecord;
 const HEAD: &str = "
 # Kubernetes' own suites on our components
 
-`cargo xtask kube upstream` runs the integration suites of Kubernetes 1.37.1 as they were published, with our components in
-the place of its own. *passed* and *failed as listed* count tests without tests below them. Every test that is not to pass
-stands in [expectations.yaml](../tests/kube/upstream/expectations.yaml) with its reason, and a listed test that passes is an
-error. *not run* counts lines of that file, each for one test or a family of tests. The figures are of the commit named.
+`cargo xtask kube upstream` runs the published integration suites of Kubernetes 1.37.1 with our components instead of its
+own. *passed* and *failed as listed* count tests without subtests. Every test that is not expected to pass is listed in
+[expectations.yaml](../tests/kube/upstream/expectations.yaml) with its reason. A test that is listed as failing and passes
+is an error. *not run* counts lines of that file, each for one test or a family of tests. The figures are those of the
+named commit.
 
 | suite | on | passed | failed as listed | either | not run | total | date | commit |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
