@@ -9,7 +9,7 @@ use super::SuiteServer;
 use super::suite::SUITES;
 
 const HEAD: &str = "\
-# How Kubernetes' own suites ended on our components when they were last run as a whole. `cargo xtask kube upstream --record`
+# The results of the last whole run of each of Kubernetes' own suites on our components. `cargo xtask kube upstream --record`
 # writes this file; `cargo xtask conformance` makes a table of it.
 ";
 
