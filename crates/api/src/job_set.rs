@@ -203,7 +203,7 @@ impl JobSet {
         errors
     }
 
-    /// A gang must not need more members than there are: it would wait for ever.
+    /// A gang must not need more members than there are: it would wait forever.
     fn counts(&self) -> ErrorList {
         let mut errors = ErrorList::new();
         let components = i32::try_from(self.spec.replicated_jobs.len()).unwrap_or(i32::MAX);

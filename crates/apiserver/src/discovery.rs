@@ -1,4 +1,4 @@
-//! What the server says about itself: discovery, OpenAPI, and the extension API.
+//! Documents about the API itself: discovery, OpenAPI, and the extension API.
 //!
 //! In: the resources that are served. Out: documents built once at start. This file is discovery: a document for each
 //! group and version, and the aggregated form that newer clients request.

@@ -58,7 +58,7 @@ impl Health {
 
     /// The response at `/livez`, `/readyz` or `/healthz`; `None` at other paths.
     ///
-    /// The process is alive unless a check says that only a restart helps. It is ready and healthy when every check
+    /// The process is alive unless a check reports that only a restart helps. It is ready and healthy when every check
     /// passes.
     pub fn response(&self, path: &str, query: &str) -> Option<Response<Body>> {
         let name = path.strip_prefix('/').filter(|name| ["livez", "readyz", "healthz"].contains(name))?;

@@ -106,14 +106,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     queries.extend((0..args.cases).map(|_| generated_clusters::random_query(&generator)));
     let responses = query_plugins(&queries)?;
     let (mut counts, mut differing, mut reported) = (ComparisonCounts::default(), Vec::new(), Vec::new());
-    for (question, theirs) in queries.iter().zip(responses) {
-        counts.add(&theirs, question.nodes.len());
-        let differences = differences(&our_response(question)?, &theirs);
+    for (query, theirs) in queries.iter().zip(responses) {
+        counts.add(&theirs, query.nodes.len());
+        let differences = differences(&our_response(query)?, &theirs);
         if !differences.is_empty() {
             if reported.len() < MAX_REPORTED {
-                reported.push(format!("{}\n  {}", serde_json::to_string(question)?, differences.join("\n  ")));
+                reported.push(format!("{}\n  {}", serde_json::to_string(query)?, differences.join("\n  ")));
             }
-            differing.push(RegressionCase { question: question.clone(), theirs });
+            differing.push(RegressionCase { question: query.clone(), theirs });
         }
     }
     println!("{} clusters: {}, {} differ", queries.len(), counts.summary(), differing.len());
@@ -166,23 +166,23 @@ impl ComparisonCounts {
 }
 
 /// Our response.
-fn our_response(question: &PluginQuery) -> anyhow::Result<PluginResponse> {
-    let configuration = match KubeSchedulerConfiguration::read(&question.configuration, &Path::default()) {
+fn our_response(query: &PluginQuery) -> anyhow::Result<PluginResponse> {
+    let configuration = match KubeSchedulerConfiguration::read(&query.configuration, &Path::default()) {
         Ok(configuration) => configuration,
         Err(errors) => {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             return Ok(PluginResponse { error: errors.join("; "), ..PluginResponse::default() });
         }
     };
-    let pod = PodView::decode(&serde_json::to_vec(&question.pod)?)?;
-    let nodes = question.nodes.iter().map(|node| Ok(NodeView::decode(&serde_json::to_vec(node)?)?));
+    let pod = PodView::decode(&serde_json::to_vec(&query.pod)?)?;
+    let nodes = query.nodes.iter().map(|node| Ok(NodeView::decode(&serde_json::to_vec(node)?)?));
     let nodes: Vec<NodeView> = nodes.collect::<anyhow::Result<_>>()?;
-    let pods = question.pods.iter().map(|pod| Ok(PodView::decode(&serde_json::to_vec(pod)?)?));
+    let pods = query.pods.iter().map(|pod| Ok(PodView::decode(&serde_json::to_vec(pod)?)?));
     let pods: Vec<PodView> = pods.collect::<anyhow::Result<_>>()?;
     let mut profiles = configuration.profiles.iter();
     let profile = profiles.find(|profile| pod.spec.scheduler_name == profile.scheduler_name);
     let mut profile = profile.context("the configuration has the pod's profile")?.clone();
-    let is_compared = |name: &str| question.plugins.iter().any(|plugin| plugin == name);
+    let is_compared = |name: &str| query.plugins.iter().any(|plugin| plugin == name);
     profile.filters.retain(|filter| is_compared(filter.name()));
     profile.scores.retain(|(score, _)| is_compared(score.name()));
     let survey = Survey::of(&profile, &nodes, &pods, &pod);
@@ -242,7 +242,7 @@ fn differences(ours: &PluginResponse, theirs: &PluginResponse) -> Vec<String> {
     let nodes: BTreeSet<_> = ours.verdicts.keys().chain(theirs.verdicts.keys()).collect();
     for node in nodes {
         let verdicts =
-            |answer: &PluginResponse| format!("{:?}", answer.verdicts.get(node).cloned().unwrap_or_default());
+            |response: &PluginResponse| format!("{:?}", response.verdicts.get(node).cloned().unwrap_or_default());
         compare(format!("verdicts on {node}"), verdicts(ours), verdicts(theirs));
     }
     compare("feasible".to_owned(), format!("{:?}", ours.scores.keys()), format!("{:?}", theirs.scores.keys()));

@@ -1,7 +1,7 @@
 //! Controllers: Jobs, CronJobs, garbage collection, disruption budgets, PodGroup protection, namespaces.
 //!
 //! In: the shared caches, a client, a clock, settings.
-//! Out: one future per controller, which runs for ever.
+//! Out: one future per controller, which runs forever.
 //! Promises: each controller is observe, decide, execute; all state is in the API, so a restart resumes.
 //! Never: decides inside I/O.
 

@@ -57,7 +57,7 @@ impl GroupKey {
     }
 }
 
-/// Runs the controller for ever.
+/// Runs the controller forever.
 pub fn run(ctx: PodGroupProtectionContext) -> BoxFuture<'static, ()> {
     run_forever(ctx).boxed()
 }
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    // Pods that named another Job's group stayed pending for ever, and with them the groups and their Jobs.
+    // Pods that named another Job's group stayed pending forever, and with them the groups and their Jobs.
     #[test]
     fn only_members_keep_a_deleted_group() {
         let owned = |owner: &str| {

@@ -48,7 +48,7 @@ enum ExpiryStep {
     Delete,
 }
 
-/// Runs the controller for ever.
+/// Runs the controller forever.
 pub fn run(ctx: TtlContext) -> BoxFuture<'static, ()> {
     run_forever(ctx).boxed()
 }

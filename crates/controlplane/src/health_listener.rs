@@ -35,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Queries to the scheduler.
 const SCHEDULER_PATHS: [&str; 2] = [QUEUE_PATH, EXPLAIN_PATH];
 
-/// Serves `listener` for ever.
+/// Serves `listener` forever.
 pub fn serve(listener: TcpListener, ctx: HealthContext) -> BoxFuture<'static, ()> {
     serve_forever(listener, ctx).boxed()
 }

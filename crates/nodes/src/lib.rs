@@ -1,4 +1,4 @@
-//! Simulated kubelets: they run every bound pod as its annotations say, and report its status like real ones.
+//! Simulated kubelets: they run every bound pod as its annotations define, and report its status like real ones.
 //!
 //! In: a cluster file, the shared caches of pods and nodes, the clock.
 //! Out: Node objects; pod statuses; the final delete of terminated pods.

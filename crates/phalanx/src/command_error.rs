@@ -68,7 +68,7 @@ impl From<kube::Error> for CommandError {
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> CommandError {
         match error.kind() {
-            // `phalanx get pods | head`: the reader has what it wanted.
+            // `phalanx get pods | head`: the reader needs no more output.
             io::ErrorKind::BrokenPipe => CommandError { code: cli::EXIT_DONE, lines: Vec::new() },
             _ => CommandError::failed(format!("cannot write the result: {error}")),
         }

@@ -198,7 +198,7 @@ impl GetRequest<'_> {
         }
     }
 
-    /// Prints everything there is, then every change, until the user has seen enough.
+    /// Prints all objects, then every change, until Ctrl-C.
     async fn watch(&self, selection: &ObjectSelection<'_>, out: &mut dyn Write) -> Result<u8, CommandError> {
         let by_name = selection.names.first().map(|name| format!("metadata.name={name}"));
         let mut options = self.options();

@@ -162,14 +162,14 @@ mod tests {
     use kube::client::Body;
 
     /// A server that sends these responses in order, and records the requests.
-    fn scripted(answers: &[(u16, &'static str)]) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let answers = Arc::new(Mutex::new(answers.iter().copied().collect::<VecDeque<_>>()));
+    fn scripted(responses: &[(u16, &'static str)]) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let responses = Arc::new(Mutex::new(responses.iter().copied().collect::<VecDeque<_>>()));
         let requests = Arc::new(Mutex::new(Vec::new()));
         let notes = requests.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             notes.lock().unwrap().push(request.uri().to_string());
             let (code, body) =
-                answers.lock().unwrap().pop_front().expect("there are not more requests than scripted responses");
+                responses.lock().unwrap().pop_front().expect("there are not more requests than scripted responses");
             let response = Response::builder().status(code).body(Full::new(Bytes::from(body))).unwrap();
             std::future::ready(Ok::<_, Infallible>(response))
         });
@@ -216,10 +216,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_and_a_server_that_was_never_reached_are_errors() {
-        for answer in [(403, r#"{"message":"forbidden"}"#), (503, r#"{"message":"starting"}"#)] {
-            let (client, _) = scripted(&[answer]);
+        for response in [(403, r#"{"message":"forbidden"}"#), (503, r#"{"message":"starting"}"#)] {
+            let (client, _) = scripted(&[response]);
             let mut list_watch = ListWatch::new(&client, "/api/v1/pods".to_owned(), Vec::new(), api_request::JSON);
-            assert!(list_watch.next().await.is_err(), "{answer:?}");
+            assert!(list_watch.next().await.is_err(), "{response:?}");
         }
     }
 }

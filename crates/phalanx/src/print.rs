@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use api::Timestamp;
 use serde_json::json;
 
-/// Whether a result could not be written although its reader is there, for example because a disk is full.
+/// Whether a result could not be written although its reader still exists, for example because a disk is full.
 static RESULT_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Whether messages are JSON, like the log lines between them.
@@ -19,7 +19,7 @@ static JSON_MESSAGES: AtomicBool = AtomicBool::new(false);
 pub fn result(text: Arguments<'_>) {
     let mut out = anstream::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
-        // `phalanx config | head -1`: the reader has what it wanted.
+        // `phalanx config | head -1`: the reader needs no more output.
         Err(error) if error.kind() != ErrorKind::BrokenPipe && !RESULT_LOST.swap(true, Ordering::Relaxed) => {
             drop(out);
             message(format_args!("error: cannot write the result: {error}\n"));

@@ -57,7 +57,7 @@ pub fn message(error: &Error) -> String {
     {
         return status.message.clone();
     }
-    // The innermost error has the cause; the outer ones only say that something failed.
+    // The innermost error has the cause; the outer ones only report that something failed.
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;

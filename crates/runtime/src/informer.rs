@@ -1,7 +1,7 @@
 //! The shared cache of one kind, and cursors into its changes.
 //!
-//! One watch per kind and process keeps the cache up to date (`list_watch`); every part of the process reads the same
-//! `Arc`s and follows the changes through a cursor of its own. The change log is one queue, cut to the slowest cursor.
+//! One watch per kind and process keeps the cache up to date (`list_watch`). All components of the process read the same
+//! `Arc`s, and each follows the changes through its own cursor. The change log is one queue, cut to the slowest cursor.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;

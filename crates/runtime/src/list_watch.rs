@@ -73,7 +73,7 @@ pub async fn list_and_watch<V: View>(client: Client, cache: Cache<V>, config: Li
             Some(revision) => watch(&client, &cache, &config, revision, restarts).await,
         };
         let listed = from.is_none();
-        // A watch was reported when it began. Its end says nothing about a server that may be frozen since.
+        // A watch was reported when it began. Its end does not show whether the server is frozen since.
         if listed || outcome.is_err() {
             config.report_reachability(plural, outcome.as_ref().err());
         }
@@ -295,7 +295,11 @@ enum WatchLine<V> {
 
 fn parse_line<V: View>(line: &[u8]) -> WatchLine<V> {
     let Some((kind, object)) = split(line) else {
-        tracing::error!("{}: a line of the watch is no event: {}", V::RESOURCE.plural, String::from_utf8_lossy(line));
+        tracing::error!(
+            "{}: a line of the watch is not an event: {}",
+            V::RESOURCE.plural,
+            String::from_utf8_lossy(line)
+        );
         return WatchLine::Event(None, Revision::ZERO);
     };
     match kind.as_ref() {

@@ -154,7 +154,7 @@ impl Reachability {
         }
         state.last_logged = Some(now);
         drop(state);
-        tracing::warn!("{}; trying again", failure_message(kind, error));
+        tracing::warn!("{}; retrying", failure_message(kind, error));
     }
 
     /// `kind` can be read.
@@ -165,7 +165,7 @@ impl Reachability {
             state.recoveries += 1;
             state.last_logged = None;
             drop(state);
-            tracing::info!("the server answers again");
+            tracing::info!("the server responds again");
             self.0.changed.notify_waiters();
         }
     }

@@ -38,7 +38,7 @@ impl Filter for Licences {
         ReadSet::fields(PodSpecFields::NONE).with_annotation(USES_LICENCE)
     }
 
-    // What can turn a "no" into a "yes": a new node, another label, a pod that leaves.
+    // Changes that can turn a "no" into a "yes": a new node, another label, a deleted pod.
     fn events_to_register(&self, class: &Class) -> ClusterEvents {
         match class.annotation(USES_LICENCE) {
             Some("true") => ClusterEvents::NODE_ADD | ClusterEvents::NODE_LABELS | ClusterEvents::ASSIGNED_POD_DELETE,

@@ -1,7 +1,7 @@
 //! Counts refusing filters: a histogram per domain and overall.
 //!
-//! The counts describe the moment after everything that fits was placed, so they say what the next pod lacks. For one
-//! class that moment need not be simulated: a node with n slots is full after n pods, and the filters can say what is
+//! The counts describe the moment after everything that fits was placed, so they show what the next pod lacks. For one
+//! class that moment need not be simulated: a node with n slots is full after n pods, and the filters report what is
 //! missing then.
 
 use std::sync::Arc;

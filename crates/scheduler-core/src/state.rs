@@ -7,7 +7,7 @@ mod reservation; // nodes reserved for a starved group
 mod partial; // half-placed gangs
 mod surplus; // pods bound beyond their node's capacity
 mod remedies; // remedies for waiting groups
-mod explain; // answers to queries
+mod explain; // responses to queries
 mod counters; // metrics
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,7 @@ use scheduler_core::{
     Class, ClusterEvents, Filter, LoadAssumption, NO_LIMIT, NodeRef, PluginKind, PodSpecFields, ReadSet, Reason,
 };
 
-/// Nodes say with the label `example.com/loud: "true"` that they are.
+/// Refuses nodes with the label `example.com/loud: "true"`.
 #[derive(Debug)]
 struct Quiet;
 

@@ -94,7 +94,7 @@ pub struct SchedulerContext {
     pub handle: SchedulerHandle,
     /// Metrics.
     pub metrics: Metrics,
-    /// Learns how long binds have been in flight.
+    /// Records how long binds have been in flight.
     pub monitor: BindMonitor,
 }
 

@@ -1,4 +1,4 @@
-//! How far back the store remembers. It has an entry per event, oldest first over all resources. When an entry is
+//! The history and its limits. It has an entry per event, oldest first over all resources. When an entry is
 //! compacted, its resource's log and its key's versions drop what ended with it.
 
 use std::collections::{BTreeMap, VecDeque};

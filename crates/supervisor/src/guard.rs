@@ -1,7 +1,7 @@
 //! A program that ends with the process that started it.
 //!
 //! A process is killed when its value is dropped, but a killed process drops nothing. So each program is started through
-//! the guard. The guard asks the system for a SIGKILL at its parent's end and then becomes the program.
+//! the guard. The guard requests a SIGKILL from the system at its parent's end, and then becomes the program.
 //!
 //! The guard is a second use of the program that starts others ([`crate::main`]). A test has no `main` of its own and
 //! finds the guard's program in the environment.

@@ -81,7 +81,7 @@ fn skipped_hour_does_not_match_and_repeated_hour_matches_twice() {
     assert_next_times("30 1 * * *", zone, "2026-10-31T12:00:00Z", &["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z"]);
 }
 
-// Upstream: robfig/cron loops for ever here, because it looks for a midnight that does not exist.
+// Upstream: robfig/cron loops forever here, because it looks for a midnight that does not exist.
 #[test]
 fn day_without_midnight_is_handled() {
     let zone = "Asia/Beirut";

@@ -62,7 +62,7 @@ pub(super) async fn serve(
     let _ = stream.set_nodelay(true);
     match tokio::time::timeout(shared.limits.handshake_timeout, shared.tls.accept(stream)).await {
         Ok(Ok(stream)) => serve_http(stream, peer, shared, slot, stopped).await,
-        Ok(Err(error)) => tracing::debug!("{peer}: no TLS: {error}"),
+        Ok(Err(error)) => tracing::debug!("{peer}: the TLS handshake failed: {error}"),
         Err(_) => tracing::debug!("{peer}: the handshake took too long"),
     }
 }

@@ -11,7 +11,7 @@ use crate::server::Call;
 /// The maximum number of reported fields. The message is read by people.
 const MAX_REPORTED: usize = 100;
 
-/// Removes unknown fields, and warns or refuses as `fieldValidation` says. `duplicates` were found when the document
+/// Removes unknown fields, and warns or refuses by `fieldValidation`. `duplicates` were found when the document
 /// was parsed. Values of the wrong type are always refused, all of them at once.
 pub(crate) fn check(
     call: &Call<'_>,

@@ -93,7 +93,7 @@ pub(crate) struct CapacityReservation<'a> {
 }
 
 impl CapacityReservation<'_> {
-    /// Ends the reservation; `bound` says whether the pod is on the node now.
+    /// Ends the reservation. `bound`: whether the pod is on the node now.
     pub fn finish(mut self, bound: bool) {
         self.finished = true;
         let mut ledger = self.capacity.lock();

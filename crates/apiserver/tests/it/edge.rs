@@ -244,11 +244,11 @@ async fn connections_that_are_not_used_are_closed() {
     // Half a request.
     let mut half = edge.tls(TestClient::Anonymous, b"http/1.1").await;
     half.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
-    let mut answer = Vec::new();
-    let _ = timeout(TIMEOUT, half.read_to_end(&mut answer)).await.unwrap();
+    let mut received = Vec::new();
+    let _ = timeout(TIMEOUT, half.read_to_end(&mut received)).await.unwrap();
     // HTTP/2 negotiated, but no byte sent.
     let mut silent_clients = edge.tls(TestClient::Anonymous, b"h2").await;
-    let _ = timeout(TIMEOUT, silent_clients.read_to_end(&mut answer)).await.unwrap();
+    let _ = timeout(TIMEOUT, silent_clients.read_to_end(&mut received)).await.unwrap();
     // HTTP/2, but no request.
     let (_client, connection) = edge.http2(TestClient::Admin).await;
     timeout(TIMEOUT, connection).await.expect("an idle connection is closed").unwrap();

@@ -35,10 +35,10 @@ pub(super) fn run(seed: u64, cases: usize) -> anyhow::Result<()> {
     while placed + refused < cases {
         control_plane.check_running()?;
         number += 1;
-        let question = with_unique_names(&generated_clusters::random_server_query(&generator), number)?;
+        let query = with_unique_names(&generated_clusters::random_server_query(&generator), number)?;
         let decided = runtime.block_on(async {
             let client = control_plane.client().await?;
-            let decided = schedule_on_kube(&client, &question).await;
+            let decided = schedule_on_kube(&client, &query).await;
             delete_all(&client).await?;
             decided
         })?;
@@ -60,8 +60,8 @@ pub(super) fn run(seed: u64, cases: usize) -> anyhow::Result<()> {
 }
 
 /// The same with unique names, so that the state of kube-scheduler from one query does not affect the next.
-fn with_unique_names(question: &PluginQuery, number: usize) -> anyhow::Result<PluginQuery> {
-    let mut text = serde_json::to_string(question)?;
+fn with_unique_names(query: &PluginQuery, number: usize) -> anyhow::Result<PluginQuery> {
+    let mut text = serde_json::to_string(query)?;
     for prefix in ["n", "r"] {
         for at in 0..20 {
             text = text.replace(&format!("\"{prefix}{at}\""), &format!("\"q{number}-{prefix}{at}\""));
@@ -71,8 +71,8 @@ fn with_unique_names(question: &PluginQuery, number: usize) -> anyhow::Result<Pl
 }
 
 /// Our best nodes for the pod.
-fn best_nodes(question: &PluginQuery) -> anyhow::Result<BTreeSet<String>> {
-    let response = our_response(question)?;
+fn best_nodes(query: &PluginQuery) -> anyhow::Result<BTreeSet<String>> {
+    let response = our_response(query)?;
     ensure!(response.error.is_empty(), "{}", response.error);
     let total = |scores: &std::collections::BTreeMap<String, i64>| scores.get("total").copied().unwrap_or(0);
     let most = response.scores.values().map(total).max();
@@ -84,30 +84,30 @@ fn best_nodes(question: &PluginQuery) -> anyhow::Result<BTreeSet<String>> {
 /// accept the pod.
 async fn schedule_on_kube(
     client: &Client,
-    question: &PluginQuery,
+    query: &PluginQuery,
 ) -> anyhow::Result<Option<(Option<String>, PluginQuery)>> {
-    for node in &question.nodes {
+    for node in &query.nodes {
         request::post(client, NODES, node).await?;
         // Admission taints every new node as not ready, independent of its conditions.
         let path = format!("{NODES}/{}", node["metadata"]["name"].as_str().context("a node has a name")?);
         let taints = json!({"spec": {"taints": node["spec"]["taints"]}});
         request::patch(client, &path, request::PatchKind::Merge, &taints).await?;
     }
-    for pod in &question.pods {
+    for pod in &query.pods {
         // A pod that the server refuses is skipped.
         send(client, Method::POST, PODS, serde_json::to_vec(pod)?).await?;
     }
     tokio::time::sleep(SETTLE).await;
     let (nodes, pods) = (items(client, NODES).await?, items(client, PODS).await?);
-    let made = send(client, Method::POST, PODS, serde_json::to_vec(&question.pod)?).await?;
+    let made = send(client, Method::POST, PODS, serde_json::to_vec(&query.pod)?).await?;
     if !made.is_accepted() {
         return Ok(None);
     }
     let pod = made.object.context("the response to a create has the pod")?;
     let pending = format!("{PODS}/{}", pod["metadata"]["name"].as_str().context("a pod has a name")?);
     let stored = PluginQuery {
-        plugins: question.plugins.clone(),
-        configuration: question.configuration.clone(),
+        plugins: query.plugins.clone(),
+        configuration: query.configuration.clone(),
         nodes,
         pods,
         pod,

@@ -32,12 +32,12 @@ pub(super) fn random_query(generator: &CaseGenerator) -> PluginQuery {
 
 /// A random query for a whole control plane: the default profile, and pods that an API server accepts as they are.
 pub(super) fn random_server_query(generator: &CaseGenerator) -> PluginQuery {
-    let mut question = random_query(generator);
-    question.configuration = json!({
+    let mut query = random_query(generator);
+    query.configuration = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
     });
-    for pod in question.pods.iter_mut().chain(std::iter::once(&mut question.pod)) {
+    for pod in query.pods.iter_mut().chain(std::iter::once(&mut query.pod)) {
         let (metadata, spec) = (&pod["metadata"]["name"], &pod["spec"]);
         let mut spec = spec.clone();
         for field in ["overhead", "schedulingGates", "hostNetwork", "hostUsers", "ephemeralContainers"] {
@@ -54,8 +54,8 @@ pub(super) fn random_server_query(generator: &CaseGenerator) -> PluginQuery {
         *pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": metadata}, "spec": spec});
     }
     // A pod with a node name is already bound, and there is nothing to decide.
-    question.pod["spec"].as_object_mut().map(|spec| spec.remove("nodeName"));
-    question
+    query.pod["spec"].as_object_mut().map(|spec| spec.remove("nodeName"));
+    query
 }
 
 /// Devices and huge pages must have limits equal to their requests.

@@ -22,7 +22,7 @@ pub enum AfterStep {
     AwaitEvents,
 }
 
-/// Executes one step for one CronJob. What it learns goes to `memory`.
+/// Executes one step for one CronJob. New observations are recorded in `memory`.
 pub async fn execute(
     ctx: &CronJobContext,
     observed: &CronJobSnapshot,
@@ -157,7 +157,7 @@ async fn write_status(
     });
     let response = patch(&ctx.client, &path, PatchKind::Merge, &body).await?;
     if response.revision == meta.resource_version {
-        // Deciding again would lead to the same write for ever.
+        // Deciding again would lead to the same write forever.
         tracing::error!(cron_job = %meta.key(), "the server stores another status than the one written");
         return Ok(AfterStep::AwaitEvents);
     }

@@ -21,7 +21,7 @@ use super::observe::{ReconcileMemory, observe};
 /// After this many steps in a row a CronJob goes to the end of the queue.
 const MAX_STEPS: usize = 16;
 
-/// Runs the CronJob controller for ever.
+/// Runs the CronJob controller forever.
 pub fn run(ctx: CronJobContext) -> BoxFuture<'static, ()> {
     run_forever(ctx).boxed()
 }

@@ -12,7 +12,7 @@ use super::decide::{next_status, selects, sync_failure};
 use super::execute::write_status;
 use super::{BATCH_PERIOD, DisruptionContext, RETRY, WORKERS};
 
-/// Runs the controller for ever.
+/// Runs the controller forever.
 pub fn run(ctx: DisruptionContext) -> BoxFuture<'static, ()> {
     run_forever(ctx).boxed()
 }

@@ -79,7 +79,7 @@ pub fn decide(graph: &Graph, object: &GraphObject, looked_up: &BTreeMap<String, 
     }
 }
 
-/// Whether `object` itself waits for the deletion of `uid`. In such a cycle all objects would wait for ever, so a dependent
+/// Whether `object` itself waits for the deletion of `uid`. In such a cycle all objects would wait forever, so a dependent
 /// in it does not block its owner.
 fn waits_for(graph: &Graph, object: &GraphObject, uid: &str) -> bool {
     let mut seen = BTreeSet::new();

@@ -28,14 +28,14 @@ struct Collector {
     queue: WorkQueue<String>,
 }
 
-/// Runs the garbage collector for ever.
+/// Runs the garbage collector forever.
 pub fn run(ctx: GcContext) -> BoxFuture<'static, ()> {
     run_forever(ctx).boxed()
 }
 
 async fn run_forever(ctx: GcContext) {
     let GcContext { client, mut kinds, metrics } = ctx;
-    // An owner whose kind is still being listed would be looked up for nothing.
+    // An owner whose kind is still being listed would be looked up in vain.
     join_all(kinds.iter_mut().map(|kind| &mut kind.synced)).await;
     let queue = WorkQueue::with_metrics(RETRY, metrics.queue("garbage_collector_attempt_to_delete"));
     let collector = Collector { client, graph: Mutex::new(Graph::default()), queue };
@@ -78,7 +78,7 @@ impl Collector {
             .unwrap_or(("", ObjectKey::new("", "")))
     }
 
-    /// Observes, decides and executes. The write comes back as a change, which queues the next reconcile.
+    /// Observes, decides and executes. The write is observed as a change, which queues the next reconcile.
     async fn reconcile(&self, uid: &str) -> Result<(), Error> {
         let mut looked_up = BTreeMap::new();
         loop {

@@ -35,9 +35,9 @@ pub use pods::{remove_orphan_finalizer, remove_tracking_finalizers};
 pub enum AfterStep {
     /// The caches show the write: decide again.
     DecideAgain,
-    /// The write comes back as an event that enqueues the Job; until then the caches may be older than it.
+    /// The write is observed as an event that enqueues the Job; until then the caches may be older than it.
     AwaitEvents,
-    /// The caches may lack pods that no event will bring: list them on the server before the next decision.
+    /// The caches may lack pods for which no event will arrive: list them on the server before the next decision.
     VerifyPods,
 }
 
@@ -341,7 +341,7 @@ async fn write_status(
     ctx.metrics.job.status_written(job, status);
     events.iter().for_each(|event| record_event(ctx, job, event));
     if response.revision == job.metadata.resource_version {
-        // Deciding again would lead to the same write for ever.
+        // Deciding again would lead to the same write forever.
         tracing::error!(job = %job.metadata.key(), "the server stores another status than the one written");
         return Ok(AfterStep::AwaitEvents);
     }

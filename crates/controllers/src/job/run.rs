@@ -49,7 +49,7 @@ impl WorkKey {
     }
 }
 
-/// Runs the Job controller for ever.
+/// Runs the Job controller forever.
 pub fn run(ctx: JobContext) -> BoxFuture<'static, ()> {
     run_forever(ctx).boxed()
 }

@@ -15,7 +15,7 @@ use super::content::delete_content;
 use super::decide::{FINALIZER, NamespaceStep, awaits_finalize, conditions, next_step};
 use super::kinds::discover;
 
-/// Runs the controller for ever.
+/// Runs the controller forever.
 pub fn run(ctx: NamespaceContext) -> BoxFuture<'static, ()> {
     run_forever(ctx).boxed()
 }

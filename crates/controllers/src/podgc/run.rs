@@ -47,7 +47,7 @@ impl PodGcTask {
     }
 }
 
-/// Runs the collector for ever.
+/// Runs the collector forever.
 pub fn run(ctx: PodGcContext) -> BoxFuture<'static, ()> {
     run_forever(ctx).boxed()
 }

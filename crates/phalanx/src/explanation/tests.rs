@@ -109,7 +109,7 @@ fn ended_pods_do_not_count_as_placed_or_waiting() {
     };
     let ended = ["Failed", "Succeeded", "Succeeded"].map(|phase| member("n".into(), phase));
     let (waits, runs) = (member("".into(), "Pending"), member("m".into(), "Running"));
-    for (case, pods, answer, counts) in [
+    for (case, pods, summary, counts) in [
         (
             "all of the second run wait",
             vec![waits.clone(); 3],
@@ -139,7 +139,7 @@ fn ended_pods_do_not_count_as_placed_or_waiting() {
         let evidence = evidence(Subject::Group(view(gang.clone())), std::slice::from_ref(&gang), &pods);
         let explanation = Explanation::from_evidence(&evidence, None);
         let text = explanation.text("2026-01-01T00:00:00Z".parse().unwrap());
-        assert_eq!(explanation.summary, answer, "{case}");
+        assert_eq!(explanation.summary, summary, "{case}");
         assert!(text.contains(&format!("\n  {counts}\n")), "{case}: {text}");
     }
 }

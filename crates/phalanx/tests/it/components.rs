@@ -145,7 +145,7 @@ async fn components_as_processes_run_a_gang_and_survive_a_server_restart() {
     post(&client, JOBS, gang_named("again")).await.unwrap();
     eventually(&client, &format!("{JOBS}/again"), |job| job["status"]["succeeded"] == 4).await;
     for part in [nodes, controllers, scheduler] {
-        part.wait_for_log("the server answers again");
+        part.wait_for_log("the server responds again");
         assert_eq!(part.stop(), Some(0), "SIGTERM ends it");
     }
 }

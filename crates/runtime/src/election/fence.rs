@@ -92,8 +92,8 @@ impl Service<Request<Body>> for FencedClient {
             }
             tokio::select! {
                 biased;
-                () = fence.wait_until_closed() => Err("given up without an answer: this process no longer holds its lease".into()),
-                answer = client.send(request) => Ok(answer?),
+                () = fence.wait_until_closed() => Err("abandoned: this process no longer holds its lease".into()),
+                response = client.send(request) => Ok(response?),
             }
         })
     }

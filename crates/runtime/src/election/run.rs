@@ -78,9 +78,9 @@ impl Election {
     async fn acquire(&mut self) -> Instant {
         let mut logged_holder = None;
         loop {
-            let asked_at = Instant::now();
+            let requested_at = Instant::now();
             match timeout(self.settings.renew_deadline, self.try_acquire_or_renew()).await {
-                Ok(Ok(true)) => return asked_at,
+                Ok(Ok(true)) => return requested_at,
                 Ok(Ok(false)) => {
                     self.leadership.send_if_modified(|state| {
                         let was_lost = *state == LeadershipState::Lost;
@@ -96,7 +96,7 @@ impl Election {
                     logged_holder = holder;
                 }
                 Ok(Err(error)) => self.log_failure(&message(&error)),
-                Err(_) => self.log_failure("no answer"),
+                Err(_) => self.log_failure("no response"),
             }
             self.pause().await;
         }
@@ -110,23 +110,23 @@ impl Election {
             // The deadline counts from the request, not from the response: the server may have written it at once.
             let next = Instant::now() + self.settings.retry_period;
             sleep_until(next.min(until)).await;
-            let asked_at = Instant::now();
-            if asked_at >= until {
-                tracing::error!(lease = %self.path(), "not renewed in time: standing by before it ends");
+            let requested_at = Instant::now();
+            if requested_at >= until {
+                tracing::error!(lease = %self.path(), "the lease was not renewed in time: standing by before it ends");
                 return;
             }
             match timeout_at(until, self.try_acquire_or_renew()).await {
                 Ok(Ok(true)) => {
-                    until = asked_at + self.settings.renew_deadline;
+                    until = requested_at + self.settings.renew_deadline;
                     self.fence.open_until(until);
                 }
                 Ok(Ok(false)) => {
-                    let holder = self.observed_lease.record().holder().unwrap_or("nobody").to_owned();
-                    tracing::error!(lease = %self.path(), "{holder} has the lease now: standing by");
+                    let holder = self.observed_lease.record().holder().unwrap_or("another process").to_owned();
+                    tracing::error!(lease = %self.path(), "{holder} holds the lease now: standing by");
                     return;
                 }
                 Ok(Err(error)) => self.log_failure(&message(&error)),
-                Err(_) => self.log_failure("no answer"),
+                Err(_) => self.log_failure("no response"),
             }
         }
     }
@@ -155,8 +155,8 @@ impl Election {
         tokio::time::sleep(every.jittered(1, &self.random)).await;
     }
 
-    fn log_failure(&self, why: &str) {
-        tracing::warn!(lease = %self.path(), "cannot get or renew the lease: {why}; trying again");
+    fn log_failure(&self, cause: &str) {
+        tracing::warn!(lease = %self.path(), "cannot acquire or renew the lease: {cause}; retrying");
     }
 
     fn path(&self) -> String {
@@ -174,7 +174,7 @@ fn path(settings: &ElectionSettings) -> String {
 
 /// Releases the lease, so that the next process need not wait for its end. Only after the last write of this process.
 pub async fn release_lease(client: &Client, settings: &ElectionSettings, clock: &dyn Clock) {
-    let give = async {
+    let release = async {
         let record: LeaseRecord =
             serde_json::from_slice(&get(client, &path(settings)).await?).map_err(Error::SerdeError)?;
         if record.holder() == Some(&settings.identity) {
@@ -183,9 +183,9 @@ pub async fn release_lease(client: &Client, settings: &ElectionSettings, clock: 
         Ok::<(), Error>(())
     };
     // If it fails, the other processes only wait for the end of the lease.
-    match timeout(RELEASE_TIMEOUT, give).await {
+    match timeout(RELEASE_TIMEOUT, release).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!("the lease was not given back: {}", message(&error)),
-        Err(_) => tracing::warn!("the lease was not given back: no answer"),
+        Ok(Err(error)) => tracing::warn!("the lease was not released: {}", message(&error)),
+        Err(_) => tracing::warn!("the lease was not released: no response"),
     }
 }

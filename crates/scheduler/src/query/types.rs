@@ -165,7 +165,7 @@ pub struct UnitReport {
 pub enum UnitState {
     /// The pod is not scheduled; `exclusionReason` has the reason.
     Excluded,
-    /// It fits now and is placed when its turn comes.
+    /// It fits now and is placed in queue order.
     FitsNow,
     /// It is refused; `refusal` has the reasons. Some of its pods may be placed.
     Waiting,

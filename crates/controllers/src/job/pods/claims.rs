@@ -74,7 +74,7 @@ pub fn may_adopt(live: Option<&JobView>, key: &ObjectKey, uid: &str) -> bool {
 /// Whether a pod with the Job `uid` as its controller will never be counted, so that its finalizer only delays its
 /// deletion. `live` is the Job that has the name now. Finalizers of Jobs of other controllers are left alone.
 // Upstream: a later Job of the same name with another controller keeps the finalizers too, so pods that lost their own
-// Job just before stay for ever.
+// Job just before stay forever.
 pub fn is_abandoned(uid: &str, live: Option<&JobView>) -> bool {
     live.is_none_or(|job| job.metadata.uid != uid || (!is_managed_by_others(job) && is_finished(job)))
 }

@@ -203,7 +203,7 @@ mod tests {
         owners.forget(&cache_of(&[]), &other);
         assert!(owners.get(&other).is_none() && owners.lock().parents_by_owner.is_empty());
         remember(&owners, &cache_of(&[]), &other, "b");
-        assert!(owners.get(&other).is_none(), "an entry of a Job that is gone would stay for ever");
+        assert!(owners.get(&other).is_none(), "an entry of a Job that is gone would stay forever");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub fn set_group_condition(
     now: Timestamp,
 ) {
     let Some(group) = group_of(observed, scheduling) else {
-        // Without a group nothing waits, and the numbers of the condition would stay for ever.
+        // Without a group nothing waits, and the numbers of the condition would stay forever.
         status.conditions.retain(|condition| !is_waiting_for_placement(condition));
         return;
     };

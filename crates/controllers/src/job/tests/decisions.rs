@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::job::pods::{PodFactory, PodSlot};
 
-// A namespace that is being deleted refuses new pods, and the old ones stayed for ever: the Job tried to replace them
+// A namespace that is being deleted refuses new pods, and the old ones stayed forever: the Job tried to replace them
 // instead of counting them.
 #[test]
 fn ends_are_counted_although_nothing_can_be_created() {

@@ -144,7 +144,7 @@ fn users_gang() -> JobSnapshot {
     seen
 }
 
-// The replacement waited for ever, and the Job did not report it.
+// The replacement waited forever, and the Job did not report it.
 #[test]
 fn a_job_reports_what_its_gang_lacks_and_the_remedy_for_a_users_group() {
     let group_condition = |seen: &JobSnapshot| {
@@ -173,7 +173,7 @@ fn a_job_reports_what_its_gang_lacks_and_the_remedy_for_a_users_group() {
     annotated.pod_groups = vec![Arc::new(group)];
     assert_eq!(group_condition(&annotated), "True Scheduled PodGroup theirs is placed");
 
-    // Without a group the condition is removed. Its numbers stayed on the Job for ever.
+    // Without a group the condition is removed. Its numbers stayed on the Job forever.
     let mut gone = seen.clone();
     let write = step(&gone);
     apply_status(&mut gone, write);

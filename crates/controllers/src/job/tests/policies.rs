@@ -177,7 +177,7 @@ fn disrupted_pods_count_toward_no_limit_unless_the_setting_is_on() {
     ]);
 }
 
-// A pod that exhausted its node's memory was evicted by the kubelet and recreated for ever, whatever the backoffLimit.
+// A pod that exhausted its node's memory was evicted by the kubelet and recreated forever, whatever the backoffLimit.
 #[test]
 fn pods_that_the_kubelet_evicts_count_as_failed() {
     let counted = "status active=2 succeeded=0 failed=0 uncounted=/a FailureTarget";
