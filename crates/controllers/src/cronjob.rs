@@ -2,8 +2,8 @@
 //!
 //! In: the caches of CronJobs and Jobs, and the time.
 //! Out: Jobs, one per scheduled time; deletes of Jobs that are replaced or old; CronJob status; Events.
-//! Promises: a scheduled time gets at most one Job, whatever crashes when: the Job's name is made of the time, and an
-//! existing Job is tracked even if the status was never written. Of several missed times only the last gets a Job.
+//! Promises: a scheduled time gets at most one Job after any crash: the Job's name contains the time, and an existing
+//! Job is tracked even if the status was never written. Of several missed times only the last gets a Job.
 //! Never: polls: it sleeps until the next scheduled time or a change. Writes Jobs that it does not control. Creates
 //! scheduling objects: the Job controller gives each of its Jobs a Workload and a PodGroup.
 

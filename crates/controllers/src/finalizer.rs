@@ -5,8 +5,8 @@ use runtime::request::patch;
 use runtime::{PatchKind, is_not_found};
 use serde_json::json;
 
-/// Removes `finalizer` from the object at `path`, which had `uid` and `finalizers` when it was read. An object that is
-/// gone is no error; one that has changed is, and is read again.
+/// Removes `finalizer` from the object at `path`, which had `uid` and `finalizers` when it was read. A missing
+/// object is not an error. A changed one is, and is read again.
 pub(crate) async fn remove(
     client: &Client,
     path: &str,

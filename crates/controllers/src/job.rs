@@ -2,7 +2,7 @@
 //!
 //! In: the caches of Jobs, pods, Workloads, PodGroups and Namespaces.
 //! Out: Workloads, PodGroups and pods, in that order; Job status; Events.
-//! Promises: a pod's end is counted exactly once, whatever crashes when. A late cache or a lost event causes no pod
+//! Promises: a pod's end is counted exactly once, after any crash. A late cache or a lost event causes no pod
 //! without its group and no pod twice. Objects of others are used, never written.
 //! Never: decides inside I/O; keeps state in memory that a restart cannot rebuild.
 

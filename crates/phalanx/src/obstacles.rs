@@ -1,4 +1,4 @@
-//! Reasons reason work can never end: pods that cannot be created, that no scheduler places, or that no node can run.
+//! Obstacles: why work can never end. Its pods cannot be created, no scheduler places them, or no node can run them.
 //!
 //! Pure functions of the caches. The control plane would retry forever; the user gets the reason at once.
 
@@ -27,7 +27,7 @@ pub struct ClusterFacts {
     pub pod_defaults: PodDefaults,
 }
 
-/// Why the Job gets no pods, or reason its pods never run or end.
+/// Why the Job gets no pods, or why its pods never run or end.
 pub fn of_job(job: &JobView, pods: &[Arc<PodView>], snapshot: &ClusterSnapshot) -> Option<String> {
     if let Some(manager) = job.spec.managed_by.as_deref().filter(|manager| *manager != JOB_CONTROLLER) {
         return Some(format!(

@@ -176,7 +176,7 @@ pub(crate) struct PlacedClass {
     pub(crate) nodes: Vec<NodeIndex>,
 }
 
-/// Computes reason pods are on their nodes. `topology`: the key of the domain they must share, which was chosen with
+/// Computes why pods are on their nodes. `topology`: the key of the domain they must share, which was chosen with
 /// `coming_count` more pods in mind. `usages` are the same pods with their usage. Changes nothing.
 pub(crate) fn build(
     unit: &Unit,

@@ -125,7 +125,7 @@ impl KubeSchedulerConfiguration {
         }
     }
 
-    /// Applies the scheduler's part to its configuration.
+    /// Applies the settings of the scheduler to its configuration.
     pub fn apply_to(&self, config: &mut crate::Config) {
         config.core.profiles = self.profiles.clone();
         config.core.initial_backoff = self.pod_initial_backoff;

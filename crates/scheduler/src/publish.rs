@@ -133,8 +133,8 @@ pub fn publish_time(
 /// The condition `PodGroupInitiallyScheduled` that `group` should have, if it does not have it yet. `bound` includes pods
 /// that succeeded; `bind_error` is the server's response to the last bind that failed.
 ///
-/// Upstream: sets True when it hands the pods to binding, so a group whose binds then fail is called scheduled. We
-/// wait for the binds. Like upstream, the condition never goes back to False.
+/// Upstream: sets True when binding begins, so a group whose binds then fail is called scheduled. We
+/// wait for the binds. Like upstream, the condition never returns to False.
 pub fn condition_for(
     group: &PodGroupView,
     bound: usize,

@@ -1,4 +1,4 @@
-//! The query API: `/queue` and `/explain`, as typed requests and responses. Transport is the caller's part.
+//! The query API: `/queue` and `/explain`, as typed requests and responses. The caller does the transport.
 
 pub mod types; // the responses, field by field; clients use them too
 pub mod error; // failed requests and their codes

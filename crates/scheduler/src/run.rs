@@ -1,4 +1,4 @@
-//! The loop: take in what changed, decide, announce, wait.
+//! The loop: observe changes, decide, publish, wait.
 
 use std::pin::pin;
 use std::sync::Arc;

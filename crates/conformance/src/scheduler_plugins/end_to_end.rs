@@ -105,13 +105,8 @@ async fn schedule_on_kube(
     }
     let pod = made.object.context("the response to a create has the pod")?;
     let pending = format!("{PODS}/{}", pod["metadata"]["name"].as_str().context("a pod has a name")?);
-    let stored = PluginQuery {
-        plugins: query.plugins.clone(),
-        configuration: query.configuration.clone(),
-        nodes,
-        pods,
-        pod,
-    };
+    let stored =
+        PluginQuery { plugins: query.plugins.clone(), configuration: query.configuration.clone(), nodes, pods, pod };
     let deadline = Instant::now() + Duration::from_secs(DECISION_TIMEOUT_SECONDS);
     loop {
         let pod: Value = serde_json::from_slice(&request::get(client, &pending).await?)?;

@@ -78,7 +78,7 @@ async fn replace(
     Ok(AfterStep::DecideAgain)
 }
 
-/// Deletes exactly this Job, and its pods in the background. A Job that is gone is no error.
+/// Deletes exactly this Job, and its pods in the background. A missing Job is not an error.
 async fn delete_job(ctx: &CronJobContext, cron_job: &CronJobView, name: &str, uid: &str) -> Result<(), Error> {
     let options = json!({ "propagationPolicy": "Background", "preconditions": { "uid": uid } });
     match delete(&ctx.client, &job_path(cron_job, name), &options).await {

@@ -135,7 +135,7 @@ impl StepError {
         }
     }
 
-    /// No error if the namespace is being deleted: a retry is of no use, and the Job is deleted with it.
+    /// No error if the namespace is being deleted: a retry does not help, and the Job is deleted with it.
     pub fn unless_namespace_terminating(self) -> Result<(), StepError> {
         if self.create_error().is_some_and(is_namespace_terminating) { Ok(()) } else { Err(self) }
     }

@@ -2,7 +2,7 @@
 //!
 //! In: a Job, its pods and their outcomes, its PodGroup.
 //! Out: the status to write, the Events that go with it, and the pods that may lose their tracking finalizer.
-//! Holds: the end of a pod is counted exactly once, whatever crashes when.
+//! Holds: the end of a pod is counted exactly once, after any crash.
 
 mod next_status; // the status a Job should have; read this first
 pub mod tally; // the sums over a Job's pods

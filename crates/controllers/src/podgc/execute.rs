@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::decide::PodGcReason;
 
-/// Deletes `pod`, but not another pod with its name. A pod that is gone is no error; one that changed meanwhile is, and is
+/// Deletes `pod`, but not another pod with its name. A missing pod is not an error. A changed one is, and is
 /// reconciled again.
 pub async fn mark_failed_and_delete(
     client: &Client,

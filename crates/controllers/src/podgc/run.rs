@@ -144,7 +144,7 @@ async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTa
         _ => Duration::ZERO,
     };
     if !left.is_zero() {
-        // It came back in between, and is missing again.
+        // It returned in between, and is missing again.
         return WorkResult::RequeueAfter(left);
     }
     let mut failure = None;

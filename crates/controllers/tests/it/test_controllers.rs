@@ -20,7 +20,7 @@ use runtime::{Cache, ListWatchConfig, PatchKind, Recorder, TokioClock, list_and_
 use serde_json::{Value, json};
 use store::{Committer, HistoryLimits, Store};
 
-/// What a test sees: a client, and the caches to wait on.
+/// A client, and the caches that a test waits on.
 #[derive(Clone)]
 pub struct TestControllers {
     pub client: Client,
@@ -125,7 +125,7 @@ async fn run_controllers(cluster: TestControllers, clock: Arc<dyn Clock>, record
     tokio::join!(job::run(job).boxed(), gc::run(collector).boxed(), podgroup_protection::run(protection).boxed());
 }
 
-/// Polls the future of `start`. After a random number of polls it is dropped wherever it is, and started again.
+/// Polls the future of `start`. After a random number of polls it is dropped at that point and started again.
 async fn run_with_restarts<F: Future<Output = ()>>(crashes: Option<Random>, start: impl Fn() -> F) {
     loop {
         let mut running = Box::pin(start());

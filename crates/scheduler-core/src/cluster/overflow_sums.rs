@@ -2,7 +2,7 @@
 //!
 //! Any user who may create pods can request amounts up to the largest integer, and can name a node for such pods. So
 //! each amount is capped at a bound that no real amount reaches. A sum that exceeds the column's range is stored
-//! separately and exactly: when pods leave, the sum is what it was before they came.
+//! separately and exactly: when pods are removed, the sum is the same as before they were added.
 
 use std::collections::BTreeMap;
 

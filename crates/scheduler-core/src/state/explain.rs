@@ -1,4 +1,4 @@
-//! Answers to queries about a unit or the queue, and the placement reports cached for them.
+//! Responses to queries about a unit or the queue, and the placement reports cached for them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::queue::{QueueOrder, UnitId};
 use crate::requests::Usage;
 
 impl Core {
-    /// Applies one change. Changes of different events may come in any order: pods before their node or PodGroup.
+    /// Applies one change. Changes of different events may arrive in any order: pods before their node or PodGroup.
     pub fn observe(&mut self, change: ClusterChange) {
         match change {
             ClusterChange::Pod { new: Some(pod), .. } => self.update_pod(&pod),

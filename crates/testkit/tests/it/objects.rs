@@ -309,7 +309,7 @@ fn a_gang_job_takes_one_request_for_each_change_of_its_objects() {
             .await;
         cluster.advance(MINUTE).await;
         assert_eq!((count(&cluster, workloads), count(&cluster, groups)), (2, 2), "one patch each");
-        // A foreign change of an object wakes the Job, which reverts it.
+        // A change by another client enqueues the Job, which reverts it.
         let path = format!("{SCHEDULING}/podgroups/{}", group.metadata.name);
         let moved = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}});
         cluster.request("PATCH", &path, &moved).await.unwrap();
