@@ -51,7 +51,7 @@ pub struct ParseScheduleError(String);
 impl Schedule {
     /// Parses a schedule.
     pub fn parse(text: &str) -> Result<Schedule, ParseScheduleError> {
-        let bad = |why: String| Err(ParseScheduleError(why));
+        let bad = |cause: String| Err(ParseScheduleError(cause));
         if text.is_empty() {
             return bad("empty spec string".to_owned());
         }
@@ -194,7 +194,7 @@ fn descriptor(text: &str) -> Result<ScheduleRule, ParseScheduleError> {
                 return Err(ParseScheduleError(format!("unrecognized descriptor: {text}")));
             };
             let span = duration::parse(span)
-                .map_err(|why| ParseScheduleError(format!("failed to parse duration {text}: {why}")))?;
+                .map_err(|cause| ParseScheduleError(format!("failed to parse duration {text}: {cause}")))?;
             return Ok(ScheduleRule::Every(SignedDuration::from_secs(span.as_secs().max(1))));
         }
     };

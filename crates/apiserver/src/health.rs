@@ -30,13 +30,13 @@ impl Health {
     }
 
     /// The check `name` fails, for now or until its component has started.
-    pub fn fail(&self, name: &'static str, why: impl Into<String>) {
-        self.set(name, Some(CheckFailure { reason: why.into(), is_fatal: false }));
+    pub fn fail(&self, name: &'static str, cause: impl Into<String>) {
+        self.set(name, Some(CheckFailure { reason: cause.into(), is_fatal: false }));
     }
 
     /// The check `name` fails and only a restart of the process helps: liveness fails too.
-    pub fn fail_liveness(&self, name: &'static str, why: impl Into<String>) {
-        self.set(name, Some(CheckFailure { reason: why.into(), is_fatal: true }));
+    pub fn fail_liveness(&self, name: &'static str, cause: impl Into<String>) {
+        self.set(name, Some(CheckFailure { reason: cause.into(), is_fatal: true }));
     }
 
     /// Whether every check passes.

@@ -202,8 +202,9 @@ fn check_version(call: &Call<'_>, new: &ApiObject, old: &ApiObject, stored: &Sto
         _ => return Err(Status::modified(resource, call.name())),
     }
     if !new.uid().is_empty() && new.uid() != old.uid() {
-        let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: {}", new.uid(), old.uid());
-        return Err(Status::conflict(resource, call.name(), &why));
+        let cause =
+            format!("Precondition failed: UID in precondition: {}, UID in object meta: {}", new.uid(), old.uid());
+        return Err(Status::conflict(resource, call.name(), &cause));
     }
     Ok(())
 }

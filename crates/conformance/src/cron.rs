@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         differences.len()
     );
     for (row, count) in EXPECTED_DIFFERENCES.iter().zip(expected) {
-        println!("  wanted: {}: {count}", row.id);
+        println!("  expected: {}: {count}", row.id);
     }
     ensure!(refused * 20 >= queries.len(), "hardly any schedule was refused: the generator is useless");
     ensure!(times >= queries.len(), "hardly any schedule was accepted: the generator is useless");

@@ -173,7 +173,7 @@ async fn report_faults(
     if list != watcher.objects {
         let differing = list.iter().filter(|(key, revision)| watcher.objects.get(*key) != Some(*revision)).count();
         let extra = watcher.objects.keys().filter(|key| !list.contains_key(*key)).count();
-        found.push(format!("its state differs from the last list: {differing} objects differ, {extra} are not there"));
+        found.push(format!("its state differs from the last list: {differing} objects differ, {extra} do not exist"));
     }
     let events: usize = watcher.segments.iter().map(|stretch| stretch.events.len()).sum();
     let lists = watcher.segments.len();

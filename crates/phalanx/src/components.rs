@@ -340,9 +340,9 @@ async fn listen(address: Option<&str>) -> Result<Option<TcpListener>, CommandErr
     let listener = TcpListener::bind(&full).await.map_err(cannot)?;
     // The listener has no authentication.
     if !listener.local_addr().map_err(cannot)?.ip().is_loopback() {
-        let why = "must be a loopback address such as 127.0.0.1:10259, because it has no authentication; use a proxy \
-                   with authentication for other machines";
-        return Err(CommandError::usage(format!("--metrics-listen {address}: {why}")));
+        let cause = "must be a loopback address such as 127.0.0.1:10259, because it has no authentication; use a \
+                     proxy with authentication for other machines";
+        return Err(CommandError::usage(format!("--metrics-listen {address}: {cause}")));
     }
     Ok(Some(listener))
 }

@@ -169,7 +169,9 @@ pub fn signals() -> std::io::Result<(Signal, Signal)> {
 /// After a failed write the state of the file is unknown until the next start reads it.
 fn exit_on_disk_failure(error: &store::BackendError) {
     eprintln!("error: {}", cli::with_causes(error));
-    eprintln!("the server stops because it cannot store objects; acknowledged writes are there after the next start");
+    eprintln!(
+        "the server stops because it cannot store objects; acknowledged writes are available after the next start"
+    );
     std::process::exit(cli::EXIT_CANNOT_START.into());
 }
 

@@ -99,7 +99,7 @@ fn number_or_name(text: &str, bounds: &FieldBounds) -> Result<u32, String> {
 
 /// A number without a sign, or with a plus.
 fn number(text: &str) -> Result<u32, String> {
-    let why = match text.parse::<i64>() {
+    let cause = match text.parse::<i64>() {
         Ok(number) if number < 0 => return Err(format!("negative number ({number}) not allowed: {text}")),
         // All bounds are far below the 32-bit maximum, so larger numbers are equally out of range.
         Ok(number) => return Ok(u32::try_from(number).unwrap_or(u32::MAX)),
@@ -108,5 +108,5 @@ fn number(text: &str) -> Result<u32, String> {
             _ => "invalid syntax",
         },
     };
-    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {}: {why}", quote::text(text)))
+    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {}: {cause}", quote::text(text)))
 }

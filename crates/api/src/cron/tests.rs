@@ -115,9 +115,9 @@ fn minutes_are_those_of_the_wall_clock_for_offsets_with_seconds() {
 #[test]
 fn zone_in_the_schedule_is_in_the_database_or_local() {
     assert_next_times("TZ=Local 0 9 * * *", "Asia/Tokyo", "2026-01-01T12:00:00Z", &["2026-01-02T00:00:00Z"]);
-    for (name, why) in [("Mars/Base", "unknown time zone Mars/Base"), ("../x", "time: invalid location name")] {
+    for (name, cause) in [("Mars/Base", "unknown time zone Mars/Base"), ("../x", "time: invalid location name")] {
         let refused = Schedule::parse(&format!("TZ={name} * * * * *")).expect_err(name).to_string();
-        assert_eq!(refused, format!("provided bad location {name}: {why}"));
+        assert_eq!(refused, format!("provided bad location {name}: {cause}"));
     }
 }
 

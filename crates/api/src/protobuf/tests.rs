@@ -235,8 +235,8 @@ fn invalid_bodies_are_refused() {
         ),
         ("a compressed object", [b"k8s\0".to_vec(), bytes_field(3, "gzip")].concat(), "compressed"),
     ] {
-        let why = read("/v1/Pod", &body).unwrap_err().to_string();
-        assert!(why.contains(want), "{case}: {why}");
+        let error = read("/v1/Pod", &body).unwrap_err().to_string();
+        assert!(error.contains(want), "{case}: {error}");
     }
     let nested = body(bytes_field(2, bytes_field(3, deep)));
     assert_eq!(read("scheduling.k8s.io/v1alpha3/Workload", &nested), Err(DecodeError::TooDeep));

@@ -77,13 +77,13 @@ impl Pki {
         let fail = |source| PkiError::File { file: dir.to_owned(), source };
         private_file::make_dir(dir).map_err(fail)?;
         let metadata = std::fs::symlink_metadata(dir).map_err(fail)?;
-        let why = match directory::exposure(&metadata) {
+        let cause = match directory::exposure(&metadata) {
             _ if metadata.is_symlink() => Some("is a link, and links are not followed here".to_owned()),
             exposure => exposure,
         };
-        match why {
+        match cause {
             // Another user may have written the files in it.
-            Some(why) => Err(PkiError::Damaged { file: dir.to_owned(), reason: format!("it {why}") }),
+            Some(cause) => Err(PkiError::Damaged { file: dir.to_owned(), reason: format!("it {cause}") }),
             None => Pki::load_or_create(Some(dir), hosts, now),
         }
     }

@@ -41,8 +41,8 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     let mode = file.metadata()?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         // Changing the mode now would not undo earlier reads.
-        let why = format!("it can be read by other users (mode {mode:04o})");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        let cause = format!("it can be read by other users (mode {mode:04o})");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));
     }
     let mut text = String::new();
     file.read_to_string(&mut text)?;

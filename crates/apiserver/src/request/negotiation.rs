@@ -169,9 +169,9 @@ impl ExpectedKind<'_> {
 /// A protobuf body as JSON, with the same limits.
 fn protobuf_to_json(wanted: &ExpectedKind<'_>, body: &[u8]) -> ApiResult<Bytes> {
     let ExpectedKind { group, version, kind } = *wanted;
-    let refuse = |why: DecodeError| match why {
+    let refuse = |cause: DecodeError| match cause {
         DecodeError::TooLarge => body_too_large(),
-        why => Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}")),
+        cause => Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {cause}")),
     };
     let envelope = Envelope::read(body).map_err(refuse)?;
     wanted.check(envelope.api_version, envelope.kind)?;
@@ -184,7 +184,7 @@ fn protobuf_to_json(wanted: &ExpectedKind<'_>, body: &[u8]) -> ApiResult<Bytes> 
 /// parser limits the depth.
 // Upstream: treats duplicate keys of YAML by `fieldValidation`, like those of JSON. Here they are always refused.
 fn yaml_to_json(body: &[u8]) -> ApiResult<Bytes> {
-    let malformed = |why: String| Status::bad_request(format!("error converting YAML to JSON: {why}"));
+    let malformed = |cause: String| Status::bad_request(format!("error converting YAML to JSON: {cause}"));
     let text = std::str::from_utf8(body).map_err(|error| malformed(error.to_string()))?;
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,

@@ -358,8 +358,8 @@ fn boolean(_name: &str, value: &str) -> ApiResult<bool> {
     Ok(!matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
 }
 
-fn bad_value(name: &str, value: &str, why: &str) -> Status {
-    Status::bad_request(format!("{name}: Invalid value: {value:?}: {why}"))
+fn bad_value(name: &str, value: &str, cause: &str) -> Status {
+    Status::bad_request(format!("{name}: Invalid value: {value:?}: {cause}"))
 }
 
 /// `%41` → `A`, and in queries `+` → space. Bytes that are not UTF-8 become the replacement character.

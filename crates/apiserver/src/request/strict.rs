@@ -39,14 +39,14 @@ pub(crate) fn check(
         }
         FieldValidation::Strict => {
             let first = texts.next().unwrap_or_default();
-            let why = texts.fold(format!("strict decoding error: {first}"), |why, text| why + ", " + &text);
-            Err(undecodable(resource, &info.version, &why))
+            let cause = texts.fold(format!("strict decoding error: {first}"), |cause, text| cause + ", " + &text);
+            Err(undecodable(resource, &info.version, &cause))
         }
     }
 }
 
 /// The refusal of an object that cannot be decoded into its type.
-pub fn undecodable(resource: &Resource, version: &str, why: &str) -> Status {
+pub fn undecodable(resource: &Resource, version: &str, cause: &str) -> Status {
     let kind = resource.kind;
-    Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {cause}"))
 }

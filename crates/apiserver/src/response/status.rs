@@ -99,24 +99,24 @@ impl Status {
     }
 
     /// 409: the state of the object does not allow the write, for the given reason.
-    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Status {
-        Status::conflict_on(resource, resource.qualified(), name, why)
+    pub fn conflict(resource: &Resource, name: &str, cause: &str) -> Status {
+        Status::conflict_on(resource, resource.qualified(), name, cause)
     }
 
     /// 409 for a subresource: `pods/binding`.
-    pub fn subresource_conflict(resource: &Resource, subresource: &str, name: &str, why: &str) -> Status {
-        Status::conflict_on(resource, format!("{}/{subresource}", resource.plural), name, why)
+    pub fn subresource_conflict(resource: &Resource, subresource: &str, name: &str, cause: &str) -> Status {
+        Status::conflict_on(resource, format!("{}/{subresource}", resource.plural), name, cause)
     }
 
-    fn conflict_on(resource: &Resource, what: String, name: &str, why: &str) -> Status {
-        let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
+    fn conflict_on(resource: &Resource, what: String, name: &str, cause: &str) -> Status {
+        let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {cause}");
         Status::for_object(StatusCode::CONFLICT, "Conflict", resource, name, message)
     }
 
     /// 409: the object changed since the `resourceVersion` of the request.
     pub fn modified(resource: &Resource, name: &str) -> Status {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
-        Status::conflict(resource, name, why)
+        let cause = "the object has been modified; please apply your changes to the latest version and try again";
+        Status::conflict(resource, name, cause)
     }
 
     /// 422: the object is invalid; every error is a cause.
@@ -148,24 +148,24 @@ impl Status {
     }
 
     /// 422: the patch does not apply to the object.
-    pub fn patch_does_not_apply(why: impl Into<String>) -> Status {
+    pub fn patch_does_not_apply(cause: impl Into<String>) -> Status {
         let message = "the server rejected our request due to an error in our request";
         let mut status = Status::plain(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
-        let cause = StatusCause { reason: "UnexpectedServerResponse", message: why.into(), field: String::new() };
+        let cause = StatusCause { reason: "UnexpectedServerResponse", message: cause.into(), field: String::new() };
         status.details = Some(Box::new(StatusDetails { causes: vec![cause], ..StatusDetails::default() }));
         status
     }
 
     /// 403: refused by admission.
-    pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Status {
-        let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
+    pub fn forbidden(resource: &Resource, name: &str, cause: &str) -> Status {
+        let message = format!("{} \"{name}\" is forbidden: {cause}", resource.qualified());
         Status::for_object(StatusCode::FORBIDDEN, "Forbidden", resource, name, message)
     }
 
     /// 403: nothing can be created in a terminating namespace. Clients recognize it by the cause.
     pub fn namespace_terminating(resource: &Resource, name: &str, namespace: &str) -> Status {
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut status = Status::forbidden(resource, name, &why);
+        let cause = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut status = Status::forbidden(resource, name, &cause);
         status.details.get_or_insert_default().causes.push(StatusCause {
             reason: "NamespaceTerminating",
             message: format!("namespace {namespace} is being terminated"),
@@ -283,8 +283,8 @@ impl Status {
     // Upstream: a version is opaque to clients, so one that cannot be parsed is an error of the server.
     pub fn unreadable_version(version: &str) -> Status {
         let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
-        let why = if is_number { "value out of range" } else { "invalid syntax" };
-        let message = format!("strconv.ParseUint: parsing {}: {why}", serde_json::Value::from(version));
+        let cause = if is_number { "value out of range" } else { "invalid syntax" };
+        let message = format!("strconv.ParseUint: parsing {}: {cause}", serde_json::Value::from(version));
         Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 

@@ -28,8 +28,8 @@ pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Bo
     for _ in 0..write::MAX_ATTEMPTS {
         let stored = call.state.store.get(&key).ok_or_else(|| Status::not_found(call.resource, call.name()))?;
         let mut pod = ApiObject::from_stored(&stored);
-        if let Some(why) = refusal(&binding, &pod) {
-            return Err(Status::subresource_conflict(call.resource, "binding", call.name(), &why));
+        if let Some(cause) = refusal(&binding, &pod) {
+            return Err(Status::subresource_conflict(call.resource, "binding", call.name(), &cause));
         }
         let reservation = reserve_capacity(call, &pod, binding.target.name.as_deref().unwrap_or_default())?;
         if call.info.options.dry_run {

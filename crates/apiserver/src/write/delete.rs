@@ -229,8 +229,9 @@ impl DeleteOptions {
     /// Refuses a delete whose preconditions do not match the object.
     pub fn check_preconditions(&self, call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
         let refuse = |what: &str, wanted: &str, found: &str| {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            Err(Status::conflict(call.resource, &stored.key.name, &why))
+            let cause =
+                format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            Err(Status::conflict(call.resource, &stored.key.name, &cause))
         };
         let Preconditions { uid, resource_version } = &self.preconditions;
         let found = stored.meta.uid.to_string();

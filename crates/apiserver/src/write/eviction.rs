@@ -125,8 +125,8 @@ fn refusal(call: &Call<'_>, budget: &ApiObject) -> Option<Status> {
         return Some(Status::forbidden(resource, name, "pdb disruptions allowed is negative"));
     }
     if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MAX_UNCONFIRMED) {
-        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
-        return Some(Status::forbidden(resource, name, why));
+        let cause = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Some(Status::forbidden(resource, name, cause));
     }
     (count("disruptionsAllowed") == 0).then(|| {
         let (desired, healthy) = (count("desiredHealthy"), count("currentHealthy"));

@@ -29,8 +29,8 @@ pub struct MalformedPatch {
 }
 
 impl MalformedPatch {
-    fn new(why: impl Into<String>) -> MalformedPatch {
-        MalformedPatch { path: Vec::new(), reason: why.into() }
+    fn new(cause: impl Into<String>) -> MalformedPatch {
+        MalformedPatch { path: Vec::new(), reason: cause.into() }
     }
 
     fn under(mut self, name: &str) -> MalformedPatch {
@@ -118,7 +118,7 @@ impl Directive {
 /// Removes the fields that `$retainKeys` does not list, so that one member of a union can replace another.
 fn retain_keys(object: &mut Map<String, Value>, patch: &Map<String, Value>) -> MergeResult<()> {
     let Some(retained) = patch.get(RETAIN_KEYS) else { return Ok(()) };
-    let malformed = |why: String| MalformedPatch::new(format!("invalid patch format of retainKeys: {why}"));
+    let malformed = |cause: String| MalformedPatch::new(format!("invalid patch format of retainKeys: {cause}"));
     let retained = retained.as_array().ok_or_else(|| malformed(format!("{RETAIN_KEYS} must be a list")))?;
     let retained: BTreeSet<&str> = retained
         .iter()

@@ -95,9 +95,9 @@ async fn a_bind_that_would_over_commit_a_node_is_refused() {
         let (code, status) = bind(&server, name, "n1", json!({})).await;
         results.push((code.as_u16(), status["message"].as_str().unwrap_or_default().to_owned()));
     }
-    let refused = |name: &str, why: &str| {
+    let refused = |name: &str, cause: &str| {
         let what = "Operation cannot be fulfilled on pods/binding";
-        (409, format!("{what} \"{name}\": node n1: insufficient {why}"))
+        (409, format!("{what} \"{name}\": node n1: insufficient {cause}"))
     };
     assert_eq!(
         results,

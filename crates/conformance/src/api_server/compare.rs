@@ -87,9 +87,9 @@ fn verdict(response: &ServerResponse) -> String {
     if response.is_accepted() {
         return format!("{}", response.code);
     }
-    let why =
+    let cause =
         if response.causes.is_empty() { mask_uids(&response.message) } else { lines(&mask_causes(&response.causes)) };
-    format!("{} {}: {why}", response.code, response.reason)
+    format!("{} {}: {cause}", response.code, response.reason)
 }
 
 fn lines(causes: &[ResponseCause]) -> String {

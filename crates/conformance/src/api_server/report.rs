@@ -60,9 +60,9 @@ impl KindSummary {
     }
 
     /// A kind that was not compared.
-    pub fn skipped(kind: ComparedKind, cases: usize, why: String) -> KindSummary {
+    pub fn skipped(kind: ComparedKind, cases: usize, cause: String) -> KindSummary {
         let differing = BTreeMap::new();
-        KindSummary { kind, cases, fields: 0, expected: 0, accepted: 0, differing, skip_reason: Some(why) }
+        KindSummary { kind, cases, fields: 0, expected: 0, accepted: 0, differing, skip_reason: Some(cause) }
     }
 
     fn percent_without(&self, differences: &[DifferenceKind]) -> f64 {
@@ -82,8 +82,8 @@ impl KindSummary {
     /// Why the kind does not pass.
     fn shortfall(&self) -> Option<String> {
         let title = self.kind.title();
-        if let Some(why) = &self.skip_reason {
-            return Some(format!("{title}: {why}"));
+        if let Some(cause) = &self.skip_reason {
+            return Some(format!("{title}: {cause}"));
         }
         if self.same_verdict() < self.kind.min_same_verdict_percent {
             let (is, must) = (self.same_verdict(), self.kind.min_same_verdict_percent);
@@ -108,8 +108,8 @@ pub fn table(rows: &[KindSummary]) -> String {
     );
     for row in rows {
         let title = row.kind.title();
-        if let Some(why) = &row.skip_reason {
-            let _ = writeln!(text, "{title:<26} {:>6} {why}", row.cases);
+        if let Some(cause) = &row.skip_reason {
+            let _ = writeln!(text, "{title:<26} {:>6} {cause}", row.cases);
             continue;
         }
         let _ = writeln!(

@@ -159,7 +159,7 @@ impl KubeControlPlane {
         loop {
             self.check_running()?;
             // The API creates its own certificate, which the client trusts; until then it cannot connect.
-            let why = match self.client().await {
+            let cause = match self.client().await {
                 Err(error) => error.to_string(),
                 Ok(client) => match check_ready(&client).await {
                     Ok(()) => return Ok(()),
@@ -167,7 +167,7 @@ impl KubeControlPlane {
                 },
             };
             if Instant::now() > deadline {
-                bail!("kube-apiserver was not ready within {START_TIMEOUT_SECONDS} s: {why}");
+                bail!("kube-apiserver was not ready within {START_TIMEOUT_SECONDS} s: {cause}");
             }
             tokio::time::sleep(POLL).await;
         }

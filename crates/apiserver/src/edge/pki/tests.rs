@@ -97,9 +97,9 @@ fn certificates_stay_valid_after_the_clock_was_ahead() {
 #[test]
 fn files_that_another_user_can_read_or_write_are_refused() {
     let (dir, now) = (Dir::new("planted"), time("2026-01-01T00:00:00Z"));
-    let refused = |file: &str, why: &str| {
+    let refused = |file: &str, cause: &str| {
         let error = Pki::ensure(&dir.0, &[], now).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains(file) && error.contains(why) && error.contains("remove it"), "{error}");
+        assert!(error.contains(file) && error.contains(cause) && error.contains("remove it"), "{error}");
     };
     let chmod = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     Pki::ensure(&dir.0, &[], now).unwrap();

@@ -51,8 +51,8 @@ fn class_of(call: &Call<'_>, object: &ApiObject) -> ApiResult<PriorityClass> {
     if let Some(stored) = call.state.store.get(&priority_classes(call).key("", name)) {
         return Ok(read_class(&stored));
     }
-    let why = format!("no PriorityClass with name {name} was found");
-    Err(Status::forbidden(call.resource, object.name(), &why))
+    let cause = format!("no PriorityClass with name {name} was found");
+    Err(Status::forbidden(call.resource, object.name(), &cause))
 }
 
 fn priority_classes<'a>(call: &Call<'a>) -> &'a Resource {
@@ -90,8 +90,8 @@ pub(super) fn admit_pod(attributes: &Attributes<'_>, pod: &mut ApiObject) -> Api
     }
     let class = class_of(call, pod)?;
     let refuse = |field: &str, given: &Value, computed: &dyn Display| {
-        let why = not_provided(field, given, "pod", computed);
-        Err(Status::forbidden(call.resource, pod.name(), &why))
+        let cause = not_provided(field, given, "pod", computed);
+        Err(Status::forbidden(call.resource, pod.name(), &cause))
     };
     let spec = &pod.document()["spec"];
     if !spec["priority"].is_null() && spec["priority"] != class.value {
@@ -119,18 +119,18 @@ pub(super) fn admit_group(attributes: &Attributes<'_>, group: &mut ApiObject) ->
     let class = class_of(call, group)?;
     let spec = &group.document()["spec"];
     if !spec["priority"].is_null() && spec["priority"] != class.value {
-        let why = format!(
+        let cause = format!(
             "priority set in the {kind} ({}) must match the priority computed ({}) based on the priority class set in \
              the spec",
             spec["priority"], class.value
         );
-        return Err(Status::forbidden(call.resource, group.name(), &why));
+        return Err(Status::forbidden(call.resource, group.name(), &cause));
     }
     let with_policy = gates.enabled(Gate::PodGroupPreemptionPolicy);
     let (given, policy) = (&spec["preemptionPolicy"], class.preemption_policy.as_str());
     if with_policy && !given.is_null() && given != policy {
-        let why = not_provided("string value of PreemptionPolicy", given, kind, &policy);
-        return Err(Status::forbidden(call.resource, group.name(), &why));
+        let cause = not_provided("string value of PreemptionPolicy", given, kind, &policy);
+        return Err(Status::forbidden(call.resource, group.name(), &cause));
     }
     write_class(group, &class, with_policy);
     Ok(())
@@ -176,8 +176,9 @@ pub(super) fn validate_single_global_default(attributes: &Attributes<'_>, object
     match global_defaults(call).into_iter().find(|class| class.name != object.name()) {
         None => Ok(()),
         Some(other) => {
-            let why = format!("PriorityClass {} is already marked as default. Only one default can exist", other.name);
-            Err(Status::forbidden(call.resource, object.name(), &why))
+            let cause =
+                format!("PriorityClass {} is already marked as default. Only one default can exist", other.name);
+            Err(Status::forbidden(call.resource, object.name(), &cause))
         }
     }
 }

@@ -14,8 +14,8 @@ pub(super) fn reject_runtime_class(attributes: &Attributes<'_>, pod: &mut ApiObj
     match pod.document()["spec"]["runtimeClassName"].as_str() {
         None => Ok(()),
         Some(class) => {
-            let why = format!("pod rejected: RuntimeClass \"{class}\" not found");
-            Err(Status::forbidden(call.resource, pod.name(), &why))
+            let cause = format!("pod rejected: RuntimeClass \"{class}\" not found");
+            Err(Status::forbidden(call.resource, pod.name(), &cause))
         }
     }
 }

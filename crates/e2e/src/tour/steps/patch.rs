@@ -9,11 +9,11 @@ pub const STEPS: &[TourStep] = &[
     at_end("label again", "label job plain team=blue", &[Equals("job.batch/plain not labeled")]),
     at_end("a label is not overwritten by default", "label job plain team=red", &[FailsWith("--overwrite")]),
     at_end("a label with --overwrite", "label job plain team=red --overwrite", &[Equals("job.batch/plain labeled")]),
-    at_end("the label is there", "get jobs -l team=red -o name", &[Equals("job.batch/plain")]),
+    at_end("the label is stored", "get jobs -l team=red -o name", &[Equals("job.batch/plain")]),
     at_end("unlabel", "label job plain team-", &[Equals("job.batch/plain unlabeled")]),
     at_end("annotate", "annotate pod lone example.com/note='two words'", &[Equals("pod/lone annotated")]),
     at_end(
-        "the annotation is there",
+        "the annotation is stored",
         "get pod lone -o json",
         &[Json("/metadata/annotations/example.com~1note", "\"two words\"")],
     ),
