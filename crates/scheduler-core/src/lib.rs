@@ -10,7 +10,7 @@
 //! Of nodes with equal score, the one observed first wins. Of equal domains, the one with the smaller value wins.
 
 pub mod decision; // the types of inputs and outputs
-pub mod state; // the state machine: observe, next, settled
+mod core; // the state machine: observe, next, settled
 mod cycle; // one decision from start to end; read this next
 mod queue; // which unit is decided next
 mod groups; // groups and their members
@@ -47,6 +47,7 @@ mod compact_timestamp; // timestamps in eight bytes
 #[cfg(test)]
 mod tests;
 
+pub use self::core::Core;
 pub use classes::Class;
 pub use cluster::{NodeRef, NodeRefs};
 pub use cluster_events::ClusterEvents;
@@ -65,5 +66,4 @@ pub use reads::{InferredValue, PodSpecFields, ReadSet};
 pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
 pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
 pub use scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};
-pub use state::Core;
 pub use survey::Survey;

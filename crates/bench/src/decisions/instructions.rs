@@ -69,7 +69,7 @@ impl InstructionCount {
 fn count(case: &SchedulingCase, function: &str) -> anyhow::Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--callgrind-out-file=/dev/null"])
-        .arg(format!("--toggle-collect=*scheduler_core::state*Core*::{function}"))
+        .arg(format!("--toggle-collect=*scheduler_core::core*Core*::{function}"))
         .arg(std::env::current_exe()?)
         .args(["bench", "core", "--case", &case.name])
         .output()

@@ -1,11 +1,15 @@
 //! The state machine: observe a change, get the next decision, report its result.
+//!
+//! In: changes of the cluster, the time, results of binds. Out: decisions, refusals with remedies, answers to queries.
+//! What holds: only `Core` sees all folders of the crate, and it alone owns their state. The files of this folder
+//! are its steps, in the order of the walk; the folders have the types and the pure functions that the steps use.
 
 mod observe; // changes of pods, nodes and PodGroups
 mod waking; // which units a change of a node wakes
 mod members; // which pods are members of their group, and what a change of them does to the group
 mod reservation; // nodes reserved for a starved group
-mod partial; // half-placed gangs
-mod surplus; // pods bound beyond their node's capacity
+mod half_placed_gangs; // releases the pods of half-placed gangs
+mod overcommitted_nodes; // releases pods bound beyond their node's capacity
 mod remedies; // remedies for waiting groups
 mod explain; // responses to queries
 mod counters; // metrics
@@ -16,11 +20,11 @@ use std::time::Duration;
 use types::Timestamp;
 
 use self::explain::ReportCache;
+use self::half_placed_gangs::PendingBinds;
 use self::members::MembershipChange;
-use self::partial::PendingBinds;
+use self::overcommitted_nodes::OvercommitTracker;
 use self::remedies::RemedySchedule;
 use self::reservation::ActiveReservation;
-use self::surplus::OvercommitTracker;
 use crate::classes::Classes;
 use crate::cluster::Cluster;
 use crate::cycle::{self, PlacementResult};
