@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 use types::SmallMap;
 use types::views::{PodSpecView, PodView};
 
+use crate::cluster::names::{NameId, NameTable};
 use crate::cluster::{Cluster, Effect, NodeIndex, full_name};
 use crate::cluster_events::ClusterEvents;
 use crate::filters::LoadAssumption;
 use crate::index::ClassIndex;
-use crate::names::{NameId, NameTable};
 use crate::plugins::Plugins;
 use crate::profile::Profile;
 use crate::reads::{PodSpecFields, ReadSet};

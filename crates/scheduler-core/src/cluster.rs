@@ -1,17 +1,24 @@
 //! The cluster in memory, kept up to date: dense columns of integers per node.
 //!
-//! A node has an index while it exists or pods are on it. Everything a filter or score reads about it is in columns
-//! at that index. Each change appends the index to the dirty log, from which the class indexes catch up.
+//! In: views of nodes, and pods with their usage as they come to a node and leave it. Out: what filters and scores
+//! read of a node, the domains of a topology key, and the dirty log.
+//!
+//! What holds: a node has an index while it exists or pods are on it. Everything a filter or score reads about it is
+//! in columns at that index. Each change appends the index to the dirty log, from which the class indexes catch up. An
+//! overlay undoes its changes when it is dropped.
 
-mod dirty; // which nodes changed, in order
-mod reservation; // capacity reserved for one unit
-mod images; // the number of nodes that have each image
 mod node; // static properties of a node: labels, taints, images, declared features
 mod node_ref; // one node as filters and scores read it
 mod resources; // resource names and their columns
 mod overflow_sums; // exact sums of requests that exceed the columns
-mod overlay; // tentative pods; dropping the overlay undoes them
+mod images; // the number of nodes that have each image
 mod topology; // nodes by the value of a label
+mod dirty; // which nodes changed, in order
+mod overlay; // tentative pods; dropping the overlay undoes them
+pub(crate) mod removal_overlay; // a cluster without some of its pods
+mod reservation; // capacity reserved for one unit
+pub(crate) mod names; // strings interned as numbers
+pub(crate) mod compact_timestamp; // timestamps in eight bytes
 
 use std::collections::BTreeMap;
 
@@ -33,8 +40,8 @@ use self::images::ImageCounts;
 use self::overflow_sums::OverflowSums;
 use self::reservation::Reservation;
 use self::resources::ResourceColumns;
+use crate::cluster::names::{NameId, NameTable};
 use crate::cluster_events::ClusterEvents;
-use crate::names::{NameId, NameTable};
 use crate::requests::{HostPort, ScoredRequests, Usage};
 
 /// The position of a node in every column. Assigned in the order of observation, reused once free.

@@ -39,11 +39,8 @@ mod reasons; // counts refusing filters
 pub mod refusal; // why a unit does not fit, and its message
 pub mod remedies; // changes that would let a unit fit, and their text
 mod remedy_search; // searches for remedies
-mod removal_overlay; // a cluster without some of its pods
 pub mod placement_report; // why pods are on their nodes
 pub mod explanation; // everything the core reports about a unit, and the queue
-mod names; // strings interned as numbers
-mod compact_timestamp; // timestamps in eight bytes
 #[cfg(test)]
 mod tests;
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use types::Timestamp;
 
 use crate::classes::{ClassId, Classes};
+use crate::cluster::removal_overlay::{PlacedUsages, RemovalOverlay};
 use crate::cluster::{Cluster, NodeIndex, OccupiedDomains, TopologyId};
 use crate::decision::{ChosenDomain, Unit};
 use crate::demand::{ClassCount, Demand, DomainConstraint, UnitPolicy};
 use crate::index::ClassIndex;
-use crate::removal_overlay::{PlacedUsages, RemovalOverlay};
 use crate::slots::{self, Region};
 
 /// How many of the chosen nodes are listed with their points.

@@ -8,7 +8,7 @@ use types::views::{ObjectKey, PodPhase, PodView};
 
 use crate::classes::ClassId;
 use crate::cluster::NodeIndex;
-use crate::compact_timestamp::CompactTimestamp;
+use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{PodRef, UnsupportedTerms};
 use crate::groups::{ControllerRef, GroupId};
 use crate::plugins::Plugins;

@@ -16,7 +16,7 @@ use rustc_hash::FxBuildHasher;
 use types::Timestamp;
 
 use crate::classes::ClassId;
-use crate::compact_timestamp::{CompactTimestamp, saturating_add};
+use crate::cluster::compact_timestamp::{CompactTimestamp, saturating_add};
 use crate::groups::GroupId;
 use crate::pods::PodId;
 use crate::queue::counts::{CountedUnit, QueueCounters, QueueEvent, SubQueue};

@@ -5,8 +5,8 @@ use types::SmallMap;
 use types::quantity::Quantity;
 use types::views::{ContainerView, PodSpecView};
 
+use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, MAX_REQUEST, ResourceId};
-use crate::names::NameId;
 
 /// A pod's usage of its node. Equal pods share one. No amount is more than [`MAX_REQUEST`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use types::Timestamp;
 
-use crate::compact_timestamp::saturating_add;
+use crate::cluster::compact_timestamp::saturating_add;
 
 /// At most one timer per key.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::names::NameId;
+use crate::cluster::names::NameId;
 
 /// The number of nodes that have each image. Images on no node are not listed.
 #[derive(Debug, Default)]

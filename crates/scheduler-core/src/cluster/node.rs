@@ -3,8 +3,8 @@
 use types::views::NodeView;
 
 use super::images::NodeImage;
+use crate::cluster::names::{NameId, NameTable};
 use crate::cluster_events::ClusterEvents;
-use crate::names::{NameId, NameTable};
 
 /// What static filters read about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{NodeIndex, NodeInfo};
-use crate::names::NameId;
+use crate::cluster::names::NameId;
 
 /// A topology key that a group has requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,6 +9,7 @@ use types::views::PodView;
 
 use super::Core;
 use crate::classes::ClassId;
+use crate::cluster::removal_overlay::PlacedUsages;
 use crate::cluster::{NodeIndex, TopologyId};
 use crate::decision::{DecisionAction, Unit};
 use crate::explanation::{QueuedUnit, UnitExplanation};
@@ -17,7 +18,6 @@ use crate::pods::{PodId, Stage};
 use crate::queue::UnitId;
 use crate::refusal::{Refusal, RefusalCause};
 use crate::remedies::RemedyStatus;
-use crate::removal_overlay::PlacedUsages;
 use crate::requests::Usage;
 
 /// Decisions that wait for [`Core::cache_placement_reports`]; of more, only the last.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use types::Timestamp;
 
 use super::Core;
-use crate::compact_timestamp::CompactTimestamp;
+use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
 use crate::groups::GroupId;
 use crate::pods::{PodId, Stage};

@@ -11,7 +11,7 @@ use types::views::PodView;
 
 use super::Core;
 use crate::cluster::NodeIndex;
-use crate::compact_timestamp::CompactTimestamp;
+use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
 use crate::groups::GroupId;
 use crate::overcommit::{self, NodeUsage, Overcommit, ReleaseCandidate};

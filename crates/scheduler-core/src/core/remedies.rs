@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use types::Timestamp;
 
 use super::Core;
-use crate::compact_timestamp::saturating_add;
+use crate::cluster::compact_timestamp::saturating_add;
 use crate::cycle;
 use crate::decision::Unit;
 use crate::demand::Demand;

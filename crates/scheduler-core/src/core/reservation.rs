@@ -14,7 +14,7 @@ use types::clock::rfc3339;
 
 use super::Core;
 use crate::cluster::ReservedCapacity;
-use crate::compact_timestamp::saturating_add;
+use crate::cluster::compact_timestamp::saturating_add;
 use crate::demand::Demand;
 use crate::queue::counts::QueueEvent;
 use crate::queue::{QueueOrder, UnitId};

@@ -2,9 +2,9 @@
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::classes::{Class, Operator, Requirement, Term};
+use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeInfo, NodeRef, NodeRefs};
 use crate::cluster_events::ClusterEvents;
-use crate::names::NameId;
 use crate::profile::NodeAffinityArgs;
 use crate::reads::{PodSpecFields, ReadSet};
 

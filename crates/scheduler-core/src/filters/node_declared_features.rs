@@ -8,9 +8,9 @@ use types::views::{ContainerView, PodSpecView};
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::classes::Class;
+use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeRef, NodeRefs};
 use crate::cluster_events::ClusterEvents;
-use crate::names::NameId;
 use crate::reads::{InferredValue, PodSpecFields, ReadSet};
 
 /// A feature that a pending pod can require.

@@ -2,9 +2,9 @@
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, tolerates};
 use crate::classes::Class;
+use crate::cluster::names::NameId;
 use crate::cluster::{Effect, NodeRef, Taint};
 use crate::cluster_events::ClusterEvents;
-use crate::names::NameId;
 use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{ControllerRef, TrackedGroup};
-use crate::compact_timestamp::CompactTimestamp;
+use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::pods::{PodId, Pods, TrackedPod};
 
 /// The current run of a group.

@@ -12,10 +12,10 @@ use rustc_hash::FxHashMap;
 
 use super::{RemedyRequest, SearchContext};
 use crate::classes::Class;
+use crate::cluster::removal_overlay::RemovalOverlay;
 use crate::cluster::{Cluster, DomainId, NodeIndex, ResourceId};
 use crate::cycle::Trial;
 use crate::demand::{ClassCount, Demand};
-use crate::removal_overlay::RemovalOverlay;
 use crate::reservation::ClassSlots;
 use crate::slots::Region;
 

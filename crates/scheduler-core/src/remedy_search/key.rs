@@ -1,10 +1,10 @@
 //! Which other topology key would let the unit fit, or none.
 
 use super::{RemedyRequest, SearchContext};
+use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, OccupiedDomains, TopologyId};
 use crate::cycle::Trial;
 use crate::demand::{Demand, DomainConstraint};
-use crate::names::NameId;
 use crate::remedies::Remedy;
 
 /// How many other keys are tried.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use types::Timestamp;
 
-use crate::compact_timestamp::saturating_add;
+use crate::cluster::compact_timestamp::saturating_add;
 
 /// The share of the cluster that may be kept idle in the long run, in millionths.
 const SHARE: i64 = 100_000;
