@@ -1,8 +1,8 @@
 //! One decision from start to end. Only the overlay changes during a decision, and dropping it undoes the changes.
 
-use crate::classes::Classes;
 use crate::cluster::Cluster;
 use crate::demand::Demand;
+use crate::demand::classes::Classes;
 use crate::place::{self, PlacementOrder, UnitPlacement};
 use crate::reasons::{self, Shortage};
 use crate::refusal::Refusal;

@@ -1,9 +1,21 @@
 //! What a unit requests: pods by class, the least number to place, and the topology domain.
+//!
+//! In: views of pods, PodGroups and CompositePodGroups. Out: tracked pods and groups, classes, and the [`Demand`] of a
+//! unit.
+//!
+//! What holds: pods of one class are equal in every field that a filter or score reads. Members of a group are counted
+//! by class as they come and go, so making a demand does not iterate over pods.
 
-use crate::classes::ClassId;
+pub(crate) mod pods; // pods as the core stores them, and the stage of each
+pub(crate) mod requests; // what one pod uses of its node
+pub(crate) mod reads; // what filters and scores read of a pod
+pub(crate) mod classes; // pods that are equal in every field that is read
+pub(crate) mod groups; // groups and their members
+
 use crate::cluster::{Cluster, DomainId, NodeIndex, OccupiedDomains, TopologyId};
 use crate::decision::Unit;
-use crate::requests::Usage;
+use crate::demand::classes::ClassId;
+use crate::demand::requests::Usage;
 
 /// The demand of one unit at one moment.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use types::Timestamp;
 
 use crate::decision::Unit;
+use crate::demand::pods::ExclusionReason;
 use crate::placement_report::PlacementReport;
-use crate::pods::ExclusionReason;
 use crate::refusal::{Refusal, RefusalCause};
 use crate::remedies::RemedyStatus;
 

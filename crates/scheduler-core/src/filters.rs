@@ -24,11 +24,11 @@ pub(crate) use resources::NodeResourcesFit;
 use taints::Taints;
 pub(crate) use taints::tolerates;
 
-use crate::classes::Class;
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceId};
 use crate::cluster_events::ClusterEvents;
+use crate::demand::classes::Class;
+use crate::demand::reads::ReadSet;
 use crate::profile::PluginArgs;
-use crate::reads::ReadSet;
 
 /// A built-in filter, as a line of the table.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::classes::Class;
 use crate::cluster::{Cluster, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
+use crate::demand::classes::Class;
 use crate::filters::{Filter, LoadAssumption, NO_LIMIT};
 use crate::plugins::Plugins;
 use crate::reasons::ClassReasons;

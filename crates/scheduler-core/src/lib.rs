@@ -13,18 +13,13 @@ pub mod decision; // the types of inputs and outputs
 mod core; // the state machine: observe, next, settled
 mod cycle; // one decision from start to end; read this next
 mod queue; // which unit is decided next
-mod groups; // groups and their members
-mod pods; // pods as the core stores them, and the stage of each
-mod demand; // what a unit requests: classes, counts, domain
+mod demand; // pods become classes, groups are tracked, a unit becomes one demand
 mod cluster; // the cluster in memory, kept up to date
 pub mod declarations; // checks what a filter declares against what it does
 pub mod survey; // the verdict of every filter and score for one pod
 pub mod profile; // which filters and scores apply to a pod
 mod plugins; // a profile prepared for use
-mod classes; // pods that are equal in every field that is read
-mod reads; // what filters and scores read of a pod
 mod cluster_events; // which changes can turn a "no" into a "yes"
-mod requests; // what one pod uses of its node
 mod filters; // how many pods of a class fit on a node
 mod scores; // which of those nodes are preferred
 mod index; // where a class fits, kept up to date
@@ -45,21 +40,21 @@ pub mod explanation; // everything the core reports about a unit, and the queue
 mod tests;
 
 pub use self::core::Core;
-pub use classes::Class;
 pub use cluster::{NodeRef, NodeRefs};
 pub use cluster_events::ClusterEvents;
 pub use decision::{
     BindOutcome, ChosenDomain, ClusterChange, Config, Decision, DecisionAction, NewRun, Placement, PodRef,
     PriorityMismatch, Release, ReleaseReason, Unit, UnsupportedTerms,
 };
+pub use demand::classes::Class;
+pub use demand::pods::ExclusionReason;
+pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
 pub use explanation::{QueueStatus, QueuedUnit, UnitExplanation};
 pub use filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 pub use overcommit::Overcommit;
 pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
-pub use pods::ExclusionReason;
 pub use profile::Profile;
 pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
-pub use reads::{InferredValue, PodSpecFields, ReadSet};
 pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
 pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
 pub use scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};

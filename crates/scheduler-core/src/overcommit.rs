@@ -9,8 +9,8 @@ use std::fmt;
 use types::requests;
 
 use crate::cluster::{Cluster, NodeIndex, ResourceId};
+use crate::demand::requests::Usage;
 use crate::filters::NodeResourcesFit;
-use crate::requests::Usage;
 
 /// A node whose pods request more of a resource than it has.
 #[derive(Clone, Debug, PartialEq, Eq)]

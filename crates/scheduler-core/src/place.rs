@@ -1,8 +1,8 @@
 //! Places a group's pods on nodes, tentatively.
 
-use crate::classes::{ClassId, Classes};
 use crate::cluster::{NodeIndex, PlacementOverlay};
 use crate::demand::Demand;
+use crate::demand::classes::{ClassId, Classes};
 use crate::index::ClassIndex;
 use crate::slots::Region;
 use crate::tournament::Tournament;

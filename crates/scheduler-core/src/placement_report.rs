@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use types::Timestamp;
 
-use crate::classes::{ClassId, Classes};
 use crate::cluster::removal_overlay::{PlacedUsages, RemovalOverlay};
 use crate::cluster::{Cluster, NodeIndex, OccupiedDomains, TopologyId};
 use crate::decision::{ChosenDomain, Unit};
+use crate::demand::classes::{ClassId, Classes};
 use crate::demand::{ClassCount, Demand, DomainConstraint, UnitPolicy};
 use crate::index::ClassIndex;
 use crate::slots::{self, Region};
@@ -291,7 +291,7 @@ fn domain_choice(
 fn choice(
     node: NodeIndex,
     pods_count: usize,
-    class: &Arc<crate::classes::Class>,
+    class: &Arc<crate::demand::classes::Class>,
     index: &ClassIndex,
     cluster: &Cluster,
 ) -> NodeChoice {

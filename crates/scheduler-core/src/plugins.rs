@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::cluster_events::ClusterEvents;
+use crate::demand::classes::Class;
+use crate::demand::reads::ReadSet;
 use crate::filters::{Filter, LoadAssumption, NO_LIMIT, NodeResourcesFit, PluginKind};
 use crate::profile::Profile;
-use crate::reads::ReadSet;
 use crate::scores::Score;
 
 /// The filters and scores of one profile.

@@ -15,10 +15,10 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use types::Timestamp;
 
-use crate::classes::ClassId;
 use crate::cluster::compact_timestamp::{CompactTimestamp, saturating_add};
-use crate::groups::GroupId;
-use crate::pods::PodId;
+use crate::demand::classes::ClassId;
+use crate::demand::groups::GroupId;
+use crate::demand::pods::PodId;
 use crate::queue::counts::{CountedUnit, QueueCounters, QueueEvent, SubQueue};
 
 /// A pod without a group, or a group.
@@ -527,7 +527,7 @@ mod tests {
     use types::views::PodView;
 
     use super::*;
-    use crate::pods::Pods;
+    use crate::demand::pods::Pods;
 
     fn queue() -> Queue {
         let second = Duration::from_secs(1);

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::classes::{Class, ClassId, Classes};
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
+use crate::demand::classes::{Class, ClassId, Classes};
 use crate::demand::{Demand, DomainConstraint, UnitPolicy};
 use crate::filters::{LoadAssumption, Reason};
 use crate::index::{ClassIndex, RefusingFilter};

@@ -11,11 +11,11 @@ mod nodes; // more nodes, or larger ones
 
 use std::sync::Arc;
 
-use crate::classes::Classes;
 use crate::cluster::removal_overlay::PlacedUsages;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::cycle::{self, Trial};
 use crate::demand::Demand;
+use crate::demand::classes::Classes;
 use crate::queue::UnitId;
 use crate::refusal::{Refusal, RefusalCause};
 use crate::remedies::{Remedy, RemedyReport, RootOwner};

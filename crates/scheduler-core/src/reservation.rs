@@ -10,9 +10,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 pub(crate) use self::budget::ReservationBudget;
-use crate::classes::Classes;
 use crate::cluster::{Cluster, DomainId, NodeIndex, NodeReservation};
 use crate::demand::Demand;
+use crate::demand::classes::Classes;
 
 /// What to reserve for a unit; nothing if it would not fit even if all pods left.
 pub(crate) fn plan_reservation(
@@ -67,7 +67,7 @@ pub(crate) struct ClassSlots {
 }
 
 impl ClassSlots {
-    pub(crate) fn of(class: crate::classes::ClassId, cluster: &Cluster, classes: &mut Classes) -> ClassSlots {
+    pub(crate) fn of(class: crate::demand::classes::ClassId, cluster: &Cluster, classes: &mut Classes) -> ClassSlots {
         let (class, index) = classes.with_current_index(class, cluster);
         let now = cluster.indices().map(|node| index.slots(node)).collect();
         ClassSlots { now, when_empty: index.slots_when_empty(class, cluster).to_vec() }

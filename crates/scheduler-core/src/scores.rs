@@ -19,11 +19,11 @@ use images::ImageLocality;
 use node_affinity::PreferredNodes;
 use taints::SoftTaints;
 
-use crate::classes::Class;
 use crate::cluster::{Cluster, NodeRef, NodeRefs};
+use crate::demand::classes::Class;
+use crate::demand::reads::ReadSet;
 use crate::filters::PluginKind;
 use crate::profile::PluginArgs;
-use crate::reads::ReadSet;
 
 /// A built-in score, as a line of the table.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::classes::{Class, Classes};
 use crate::cluster::{NodeIndex, PlacementOverlay};
+use crate::demand::classes::{Class, Classes};
 use crate::demand::{ClassCount, Demand};
 use crate::filters::LoadAssumption;
 use crate::place::UnitPlacement;

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::classes::Classes;
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
 use crate::decision::ChosenDomain;
+use crate::demand::classes::Classes;
 use crate::demand::{ClassCount, Demand, DomainConstraint};
 
 /// All slots of a domain, as the unit in which shares are added up.

@@ -2,12 +2,12 @@
 
 use types::views::{NodeView, PodView};
 
-use crate::classes::{Class, Classes};
 use crate::cluster::{Cluster, NodeIndex};
+use crate::demand::classes::{Class, Classes};
+use crate::demand::requests::Usage;
 use crate::filters::LoadAssumption;
 use crate::index::ClassIndex;
 use crate::profile::Profile;
-use crate::requests::Usage;
 
 /// The verdict of a profile about a pod on some nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

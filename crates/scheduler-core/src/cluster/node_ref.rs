@@ -1,7 +1,7 @@
 //! One node of the cluster as filters and scores read it.
 
 use super::{Cluster, NodeIndex, NodeInfo, ResourceId};
-use crate::classes::Class;
+use crate::demand::classes::Class;
 
 /// A node with its usage. A filter declares what it reads here by the cluster events it registers.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Cluster, NodeIndex};
-use crate::requests::Usage;
+use crate::demand::requests::Usage;
 
 /// Pods that count on their nodes while the overlay lives, or for good once it is committed.
 pub(crate) struct PlacementOverlay<'a> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeIndex};
-use crate::requests::Usage;
+use crate::demand::requests::Usage;
 
 /// Pods on nodes: their node and usage.
 pub(crate) type PlacedUsages = Vec<(NodeIndex, Arc<Usage>)>;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::{Cluster, NodeIndex, ResourceId};
+use crate::demand::requests::{Amounts, HostPort, Usage};
 use crate::filters::NO_LIMIT;
-use crate::requests::{Amounts, HostPort, Usage};
 
 /// The reservation. There is at most one.
 #[derive(Debug, Default)]

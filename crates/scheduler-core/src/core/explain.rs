@@ -8,17 +8,17 @@ use types::Timestamp;
 use types::views::PodView;
 
 use super::Core;
-use crate::classes::ClassId;
 use crate::cluster::removal_overlay::PlacedUsages;
 use crate::cluster::{NodeIndex, TopologyId};
 use crate::decision::{DecisionAction, Unit};
+use crate::demand::classes::ClassId;
+use crate::demand::pods::{PodId, Stage};
+use crate::demand::requests::Usage;
 use crate::explanation::{QueuedUnit, UnitExplanation};
 use crate::placement_report::{self, PlacedClass, PlacementReport};
-use crate::pods::{PodId, Stage};
 use crate::queue::UnitId;
 use crate::refusal::{Refusal, RefusalCause};
 use crate::remedies::RemedyStatus;
-use crate::requests::Usage;
 
 /// Decisions that wait for [`Core::cache_placement_reports`]; of more, only the last.
 const MAX_PENDING_REPORTS: usize = 16;

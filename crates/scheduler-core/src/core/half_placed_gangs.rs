@@ -12,8 +12,8 @@ use types::Timestamp;
 use super::Core;
 use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
-use crate::groups::GroupId;
-use crate::pods::{PodId, Stage};
+use crate::demand::groups::GroupId;
+use crate::demand::pods::{PodId, Stage};
 
 /// How often a release that waits for binds in flight checks them.
 const BINDS_CHECK_INTERVAL: Duration = Duration::from_secs(1);

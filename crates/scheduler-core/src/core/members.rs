@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use types::views::{Condition, ObjectKey, PodGroupView};
 
 use super::Core;
-use crate::classes::ClassId;
 use crate::decision::{Decision, DecisionAction, PriorityMismatch, Unit};
-use crate::groups::{ControllerRef, GroupId, GroupSpec, ParentObstacle, Readiness, TrackedGroup};
-use crate::pods::{ExclusionReason, ObservedStage, PodId, Stage};
+use crate::demand::classes::ClassId;
+use crate::demand::groups::{ControllerRef, GroupId, GroupSpec, ParentObstacle, Readiness, TrackedGroup};
+use crate::demand::pods::{ExclusionReason, ObservedStage, PodId, Stage};
 use crate::queue::{IncompleteReason, UnitId};
 use crate::refusal::{Refusal, RefusalCause};
 

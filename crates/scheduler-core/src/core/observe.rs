@@ -6,14 +6,14 @@ use types::views::{NodeView, ObjectKey, PodView};
 
 use super::Core;
 use super::members::MembershipChange;
-use crate::classes::ClassId;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::cluster_events::ClusterEvents;
 use crate::decision::ClusterChange;
-use crate::groups::ControllerRef;
-use crate::pods::{ExclusionReason, ObservedStage, PodId, Stage};
+use crate::demand::classes::ClassId;
+use crate::demand::groups::ControllerRef;
+use crate::demand::pods::{ExclusionReason, ObservedStage, PodId, Stage};
+use crate::demand::requests::Usage;
 use crate::queue::{QueueOrder, UnitId};
-use crate::requests::Usage;
 
 impl Core {
     /// Applies one change. Changes of different events may arrive in any order: pods before their node or PodGroup.

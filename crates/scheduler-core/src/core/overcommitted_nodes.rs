@@ -13,9 +13,9 @@ use super::Core;
 use crate::cluster::NodeIndex;
 use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
-use crate::groups::GroupId;
+use crate::demand::groups::GroupId;
+use crate::demand::pods::{PodId, Stage};
 use crate::overcommit::{self, NodeUsage, Overcommit, ReleaseCandidate};
-use crate::pods::{PodId, Stage};
 use crate::timers::Timers;
 
 const POD_SCHEDULED: &str = "PodScheduled";

@@ -17,7 +17,7 @@ use crate::cluster::compact_timestamp::saturating_add;
 use crate::cycle;
 use crate::decision::Unit;
 use crate::demand::Demand;
-use crate::groups::{GroupId, TrackedGroup};
+use crate::demand::groups::{GroupId, TrackedGroup};
 use crate::queue::UnitId;
 use crate::refusal::{Refusal, RefusalCause};
 use crate::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, RootOwner};

@@ -7,9 +7,9 @@
 use smallvec::SmallVec;
 
 use super::Core;
-use crate::classes::ClassId;
 use crate::cluster::{NodeIndex, ResourceId};
 use crate::cluster_events::ClusterEvents;
+use crate::demand::classes::ClassId;
 use crate::queue::counts::QueueEvent;
 
 /// The free capacity of a node before a change.

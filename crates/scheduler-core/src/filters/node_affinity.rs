@@ -1,12 +1,12 @@
 //! `nodeSelector`, the required terms of node affinity, and terms that the profile adds for all its pods.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
-use crate::classes::{Class, Operator, Requirement, Term};
 use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeInfo, NodeRef, NodeRefs};
 use crate::cluster_events::ClusterEvents;
+use crate::demand::classes::{Class, Operator, Requirement, Term};
+use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::profile::NodeAffinityArgs;
-use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeAffinity {

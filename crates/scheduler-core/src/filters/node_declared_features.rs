@@ -7,11 +7,11 @@
 use types::views::{ContainerView, PodSpecView};
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
-use crate::classes::Class;
 use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeRef, NodeRefs};
 use crate::cluster_events::ClusterEvents;
-use crate::reads::{InferredValue, PodSpecFields, ReadSet};
+use crate::demand::classes::Class;
+use crate::demand::reads::{InferredValue, PodSpecFields, ReadSet};
 
 /// A feature that a pending pod can require.
 struct DeclaredFeature {

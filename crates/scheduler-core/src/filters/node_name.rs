@@ -1,10 +1,10 @@
 //! A pod that names its node fits only there.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
-use crate::classes::Class;
 use crate::cluster::{NodeRef, NodeRefs};
 use crate::cluster_events::ClusterEvents;
-use crate::reads::{PodSpecFields, ReadSet};
+use crate::demand::classes::Class;
+use crate::demand::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct NodeName;

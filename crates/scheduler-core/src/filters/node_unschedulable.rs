@@ -1,11 +1,11 @@
 //! No pods fit on a cordoned node, except those that tolerate its taint.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, tolerates};
-use crate::classes::Class;
 use crate::cluster::names::NameId;
 use crate::cluster::{Effect, NodeRef, Taint};
 use crate::cluster_events::ClusterEvents;
-use crate::reads::{PodSpecFields, ReadSet};
+use crate::demand::classes::Class;
+use crate::demand::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct NodeUnschedulable;

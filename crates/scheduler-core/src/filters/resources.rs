@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use smallvec::SmallVec;
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
-use crate::classes::Class;
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceColumn, ResourceId};
 use crate::cluster_events::ClusterEvents;
+use crate::demand::classes::Class;
+use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::profile::FitArgs;
-use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeResourcesFit {

@@ -1,10 +1,10 @@
 //! Only pods that tolerate all NoSchedule and NoExecute taints of a node fit on it.
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
-use crate::classes::{Class, Toleration, TolerationOperator};
 use crate::cluster::{Effect, NodeRef, Taint};
 use crate::cluster_events::ClusterEvents;
-use crate::reads::{PodSpecFields, ReadSet};
+use crate::demand::classes::{Class, Toleration, TolerationOperator};
+use crate::demand::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct Taints;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{BATCH, Batch};
-use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex, NodeRefs};
+use crate::demand::classes::Class;
 use crate::filters::PluginKind;
 use crate::plugins::Plugins;
 use crate::scores::{AllNodes, Score, ScoreNormalization};

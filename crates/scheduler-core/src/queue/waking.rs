@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::counts::QueueEvent;
 use super::{Queue, UnitId, UnitQueueState};
-use crate::classes::ClassId;
+use crate::demand::classes::ClassId;
 
 impl Queue {
     /// Classes of the units that wait for capacity.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{RemedyRequest, SearchContext};
-use crate::classes::Class;
 use crate::cluster::removal_overlay::RemovalOverlay;
 use crate::cluster::{Cluster, DomainId, NodeIndex, ResourceId};
 use crate::cycle::Trial;
+use crate::demand::classes::Class;
 use crate::demand::{ClassCount, Demand};
 use crate::reservation::ClassSlots;
 use crate::slots::Region;

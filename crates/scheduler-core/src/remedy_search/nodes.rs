@@ -1,9 +1,9 @@
 //! How many nodes are missing, and which.
 
 use super::{RemedyRequest, SearchContext};
-use crate::classes::{Class, Requirement};
 use crate::cluster::NodeIndex;
 use crate::demand::Demand;
+use crate::demand::classes::{Class, Requirement};
 use crate::place::{self, PlacementOrder, UnitPlacement};
 use crate::remedies::{Remedy, ResourceShortfall};
 use crate::reservation::ClassSlots;

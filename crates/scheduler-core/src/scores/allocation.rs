@@ -4,11 +4,11 @@
 use smallvec::SmallVec;
 
 use super::{MAX_SCORE, Score, share};
-use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceId};
+use crate::demand::classes::Class;
+use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::filters::PluginKind;
 use crate::profile::{FitArgs, FitStrategy};
-use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct Allocation {

@@ -3,11 +3,11 @@
 use smallvec::SmallVec;
 
 use super::{MAX_SCORE, Score};
-use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceColumn, ResourceId};
+use crate::demand::classes::Class;
+use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::filters::PluginKind;
 use crate::profile::BalanceArgs;
-use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct BalancedAllocation {

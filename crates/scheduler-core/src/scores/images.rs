@@ -2,10 +2,10 @@
 //! nodes that have it, so that a single node with it does not attract all pods.
 
 use super::{AllNodes, MAX_SCORE, Score};
-use crate::classes::Class;
 use crate::cluster::{NodeRef, NodeRefs};
+use crate::demand::classes::Class;
+use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::filters::PluginKind;
-use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct ImageLocality;

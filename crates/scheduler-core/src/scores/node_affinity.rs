@@ -1,11 +1,11 @@
 //! Prefers nodes that match more of the preferred terms of node affinity, by their weights.
 
 use super::{Score, ScoreNormalization};
-use crate::classes::{Class, Term};
 use crate::cluster::{Cluster, NodeRef};
+use crate::demand::classes::{Class, Term};
+use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::filters::{PluginKind, term_matches};
 use crate::profile::NodeAffinityArgs;
-use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct PreferredNodes {

@@ -1,10 +1,10 @@
 //! Prefers nodes with fewer untolerated soft taints.
 
 use super::{Score, ScoreNormalization};
-use crate::classes::Class;
 use crate::cluster::{Effect, NodeRef};
+use crate::demand::classes::Class;
+use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::filters::{PluginKind, tolerates};
-use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct SoftTaints;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use insta::assert_snapshot;
 
 use super::text_cluster::TextCluster;
-use crate::classes::Class;
 use crate::cluster::NodeRef;
 use crate::cluster_events::ClusterEvents;
+use crate::demand::classes::Class;
+use crate::demand::reads::ReadSet;
 use crate::filters::{Filter, LoadAssumption, PluginKind, Reason};
-use crate::reads::ReadSet;
 use crate::{Config, Profile};
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use types::Timestamp;
 use types::views::{NodeView, PodView, View};
 
-use crate::classes::Classes;
 use crate::cluster::Cluster;
+use crate::demand::classes::Classes;
 use crate::profile::{FitArgs, FitStrategy};
 use crate::{
     Class, ClusterChange, ClusterEvents, Config, Core, DecisionAction, Filter, InferredValue, LoadAssumption, NO_LIMIT,

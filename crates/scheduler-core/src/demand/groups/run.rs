@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{ControllerRef, TrackedGroup};
 use crate::cluster::compact_timestamp::CompactTimestamp;
-use crate::pods::{PodId, Pods, TrackedPod};
+use crate::demand::pods::{PodId, Pods, TrackedPod};
 
 /// The current run of a group.
 #[derive(Debug, Default)]

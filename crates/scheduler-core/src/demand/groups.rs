@@ -15,7 +15,7 @@ pub(crate) use self::members::{PendingMembers, PlacedMembers};
 pub(crate) use self::run::GroupRun;
 use crate::cluster::TopologyId;
 use crate::cluster::compact_timestamp::CompactTimestamp;
-use crate::pods::{ExclusionReason, PodId};
+use crate::demand::pods::{ExclusionReason, PodId};
 use crate::queue::QueueOrder;
 use crate::refusal::ExcludedCounts;
 

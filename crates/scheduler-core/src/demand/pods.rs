@@ -6,13 +6,13 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 use types::views::{ObjectKey, PodPhase, PodView};
 
-use crate::classes::ClassId;
 use crate::cluster::NodeIndex;
 use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{PodRef, UnsupportedTerms};
-use crate::groups::{ControllerRef, GroupId};
+use crate::demand::classes::ClassId;
+use crate::demand::groups::{ControllerRef, GroupId};
+use crate::demand::requests::Usage;
 use crate::plugins::Plugins;
-use crate::requests::Usage;
 
 /// Identifies a pod while the core tracks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::classes::ClassId;
 use crate::cluster::{NodeIndex, OccupiedDomains, Topology, TopologyId};
-use crate::pods::PodId;
+use crate::demand::classes::ClassId;
+use crate::demand::pods::PodId;
 
 /// Pods to be placed, by class and by arrival.
 #[derive(Debug, Default)]
