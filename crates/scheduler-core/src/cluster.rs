@@ -41,8 +41,8 @@ use self::overflow_sums::OverflowSums;
 use self::reservation::Reservation;
 use self::resources::ResourceColumns;
 use crate::cluster::names::{NameId, NameTable};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::requests::{HostPort, ScoredRequests, Usage};
+use crate::queue::cluster_events::ClusterEvents;
 
 /// The position of a node in every column. Assigned in the order of observation, reused once free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

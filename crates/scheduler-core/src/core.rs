@@ -33,11 +33,11 @@ use crate::demand::groups::{Composites, GroupId, GroupTable, ParentObstacle, Rea
 use crate::demand::pods::{ExclusionReason, PodId, Pods, Stage};
 use crate::demand::{self, ClassCount, Demand, DomainConstraint, UnitPolicy};
 use crate::place::UnitPlacement;
+use crate::queue::timers::Timers;
 use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
 use crate::refusal::{Refusal, RefusalCause};
 use crate::reservation::ReservationBudget;
 use crate::search::SearchBudget;
-use crate::timers::Timers;
 
 /// The longest pause before the next reservation for the same group, as a multiple of a reservation's length.
 /// Reservations without success thus block other units for at most a ninth of the time.

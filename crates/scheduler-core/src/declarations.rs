@@ -13,11 +13,11 @@ use types::views::{ContainerView, ImageView, NodeView, PodView, PortView};
 use types::{Random, SmallMap};
 
 use crate::cluster::{Cluster, NodeIndex};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::Class;
 use crate::demand::requests::Usage;
 use crate::filters::{Filter, LoadAssumption, NO_LIMIT, PluginKind};
 use crate::profile::{FilterPlugin, PluginArgs};
+use crate::queue::cluster_events::ClusterEvents;
 
 /// How a filter violates its declarations.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -25,10 +25,10 @@ use taints::Taints;
 pub(crate) use taints::tolerates;
 
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceId};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
 use crate::profile::PluginArgs;
+use crate::queue::cluster_events::ClusterEvents;
 
 /// A built-in filter, as a line of the table.
 #[derive(Debug)]

@@ -12,14 +12,13 @@
 pub mod decision; // the types of inputs and outputs
 mod core; // the state machine: observe, next, settled
 mod cycle; // one decision from start to end; read this next
-mod queue; // which unit is decided next
+mod queue; // which unit is decided next, and which changes wake a waiting one
 mod demand; // pods become classes, groups are tracked, a unit becomes one demand
 mod cluster; // the cluster in memory, kept up to date
 pub mod declarations; // checks what a filter declares against what it does
 pub mod survey; // the verdict of every filter and score for one pod
 pub mod profile; // which filters and scores apply to a pod
 mod plugins; // a profile prepared for use
-mod cluster_events; // which changes can turn a "no" into a "yes"
 mod filters; // how many pods of a class fit on a node
 mod scores; // which of those nodes are preferred
 mod index; // where a class fits, kept up to date
@@ -28,7 +27,6 @@ mod slots; // how many pods fit, per topology domain
 mod place; // places a group's pods on nodes, tentatively
 mod search; // complete search for units of several classes
 mod overcommit; // which pods must leave an over-committed node
-mod timers; // checks that are due after a pause
 mod reservation; // which nodes to reserve for a starved group
 mod reasons; // counts refusing filters
 pub mod refusal; // why a unit does not fit, and its message
@@ -41,7 +39,6 @@ mod tests;
 
 pub use self::core::Core;
 pub use cluster::{NodeRef, NodeRefs};
-pub use cluster_events::ClusterEvents;
 pub use decision::{
     BindOutcome, ChosenDomain, ClusterChange, Config, Decision, DecisionAction, NewRun, Placement, PodRef,
     PriorityMismatch, Release, ReleaseReason, Unit, UnsupportedTerms,
@@ -54,6 +51,7 @@ pub use filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LI
 pub use overcommit::Overcommit;
 pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
 pub use profile::Profile;
+pub use queue::cluster_events::ClusterEvents;
 pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
 pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
 pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};

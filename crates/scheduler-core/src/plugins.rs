@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeIndex};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
 use crate::filters::{Filter, LoadAssumption, NO_LIMIT, NodeResourcesFit, PluginKind};
 use crate::profile::Profile;
+use crate::queue::cluster_events::ClusterEvents;
 use crate::scores::Score;
 
 /// The filters and scores of one profile.

@@ -1,11 +1,16 @@
 //! Which unit is decided next. A unit is ready, or it waits for capacity, for a time, or for missing pods.
 //!
-//! Of equal units the older one is first, also when several are woken at once. A unit that does not fit can be
-//! overtaken; [`Queue::starved`] returns one that was overtaken for too long.
+//! In: units that are ready, refused or incomplete, classes for which capacity grew, and the time. Out: the next unit
+//! to decide, and when to ask again.
+//!
+//! What holds: of equal units the older one is first, also when several are woken at once. A unit that does not fit
+//! can be overtaken; [`Queue::starved`] returns one that was overtaken for too long.
 
+mod waking; // which units are queued again when capacity grows
+pub(crate) mod cluster_events; // which changes can turn a "no" into a "yes"
+pub(crate) mod timers; // checks that are due after a pause
 pub(crate) mod counts; // the number of units and pods in each sub-queue
 pub(crate) mod listing; // the units in queue order
-mod waking; // which units are queued again when capacity grows
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

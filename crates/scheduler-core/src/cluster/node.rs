@@ -4,7 +4,7 @@ use types::views::NodeView;
 
 use super::images::NodeImage;
 use crate::cluster::names::{NameId, NameTable};
-use crate::cluster_events::ClusterEvents;
+use crate::queue::cluster_events::ClusterEvents;
 
 /// What static filters read about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use types::views::{NodeView, ObjectKey, PodView};
 use super::Core;
 use super::members::MembershipChange;
 use crate::cluster::{Cluster, NodeIndex};
-use crate::cluster_events::ClusterEvents;
 use crate::decision::ClusterChange;
 use crate::demand::classes::ClassId;
 use crate::demand::groups::ControllerRef;
 use crate::demand::pods::{ExclusionReason, ObservedStage, PodId, Stage};
 use crate::demand::requests::Usage;
+use crate::queue::cluster_events::ClusterEvents;
 use crate::queue::{QueueOrder, UnitId};
 
 impl Core {

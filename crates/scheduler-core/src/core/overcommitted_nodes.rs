@@ -16,7 +16,7 @@ use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
 use crate::demand::groups::GroupId;
 use crate::demand::pods::{PodId, Stage};
 use crate::overcommit::{self, NodeUsage, Overcommit, ReleaseCandidate};
-use crate::timers::Timers;
+use crate::queue::timers::Timers;
 
 const POD_SCHEDULED: &str = "PodScheduled";
 

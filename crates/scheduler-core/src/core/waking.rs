@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::Core;
 use crate::cluster::{NodeIndex, ResourceId};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::ClassId;
+use crate::queue::cluster_events::ClusterEvents;
 use crate::queue::counts::QueueEvent;
 
 /// The free capacity of a node before a change.

@@ -3,9 +3,9 @@
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::cluster::{NodeRef, NodeRefs};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::Class;
 use crate::demand::reads::{PodSpecFields, ReadSet};
+use crate::queue::cluster_events::ClusterEvents;
 
 #[derive(Debug)]
 pub(crate) struct HostPorts;

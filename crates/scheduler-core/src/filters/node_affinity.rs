@@ -3,10 +3,10 @@
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeInfo, NodeRef, NodeRefs};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::{Class, Operator, Requirement, Term};
 use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::profile::NodeAffinityArgs;
+use crate::queue::cluster_events::ClusterEvents;
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeAffinity {

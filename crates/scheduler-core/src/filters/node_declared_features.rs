@@ -9,9 +9,9 @@ use types::views::{ContainerView, PodSpecView};
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeRef, NodeRefs};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::Class;
 use crate::demand::reads::{InferredValue, PodSpecFields, ReadSet};
+use crate::queue::cluster_events::ClusterEvents;
 
 /// A feature that a pending pod can require.
 struct DeclaredFeature {

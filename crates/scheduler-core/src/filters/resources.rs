@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceColumn, ResourceId};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::Class;
 use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::profile::FitArgs;
+use crate::queue::cluster_events::ClusterEvents;
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeResourcesFit {

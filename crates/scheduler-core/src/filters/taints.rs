@@ -2,9 +2,9 @@
 
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 use crate::cluster::{Effect, NodeRef, Taint};
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::{Class, Toleration, TolerationOperator};
 use crate::demand::reads::{PodSpecFields, ReadSet};
+use crate::queue::cluster_events::ClusterEvents;
 
 #[derive(Debug)]
 pub(crate) struct Taints;

@@ -7,10 +7,10 @@ use insta::assert_snapshot;
 
 use super::text_cluster::TextCluster;
 use crate::cluster::NodeRef;
-use crate::cluster_events::ClusterEvents;
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
 use crate::filters::{Filter, LoadAssumption, PluginKind, Reason};
+use crate::queue::cluster_events::ClusterEvents;
 use crate::{Config, Profile};
 
 const MINUTE: Duration = Duration::from_secs(60);
