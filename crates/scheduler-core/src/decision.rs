@@ -7,7 +7,7 @@ use std::time::Duration;
 use types::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView};
 
 use crate::overcommit::Overcommit;
-use crate::profile::Profile;
+use crate::plugins::profile::Profile;
 use crate::refusal::Refusal;
 
 /// Settings of the core.

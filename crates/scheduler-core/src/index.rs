@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
 use crate::demand::classes::Class;
-use crate::filters::{Filter, LoadAssumption, NO_LIMIT};
 use crate::plugins::Plugins;
+use crate::plugins::filters::{Filter, LoadAssumption, NO_LIMIT};
 use crate::reasons::ClassReasons;
 use crate::tournament::Tournament;
 

@@ -15,12 +15,8 @@ mod cycle; // one decision from start to end; read this next
 mod queue; // which unit is decided next, and which changes wake a waiting one
 mod demand; // pods become classes, groups are tracked, a unit becomes one demand
 mod cluster; // the cluster in memory, kept up to date
-pub mod declarations; // checks what a filter declares against what it does
 pub mod survey; // the verdict of every filter and score for one pod
-pub mod profile; // which filters and scores apply to a pod
-mod plugins; // a profile prepared for use
-mod filters; // how many pods of a class fit on a node
-mod scores; // which of those nodes are preferred
+mod plugins; // which nodes a pod may use, and which it prefers
 mod index; // where a class fits, kept up to date
 mod tournament; // repeatedly finds the best of many
 mod slots; // how many pods fit, per topology domain
@@ -47,13 +43,14 @@ pub use demand::classes::Class;
 pub use demand::pods::ExclusionReason;
 pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
 pub use explanation::{QueueStatus, QueuedUnit, UnitExplanation};
-pub use filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 pub use overcommit::Overcommit;
 pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
-pub use profile::Profile;
+pub use plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
+pub use plugins::profile::Profile;
+pub use plugins::scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};
+pub use plugins::{declarations, profile};
 pub use queue::cluster_events::ClusterEvents;
 pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
 pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
 pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
-pub use scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};
 pub use survey::Survey;

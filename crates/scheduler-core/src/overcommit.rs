@@ -10,7 +10,7 @@ use types::requests;
 
 use crate::cluster::{Cluster, NodeIndex, ResourceId};
 use crate::demand::requests::Usage;
-use crate::filters::NodeResourcesFit;
+use crate::plugins::filters::NodeResourcesFit;
 
 /// A node whose pods request more of a resource than it has.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,26 @@
-//! A profile prepared for use: its plugins with interned names, in the order they are applied.
+//! Filters and scores: which nodes a pod may use, and which it prefers.
+//!
+//! In: a [`Profile`], a class and a node. Out: how many pods of the class fit on the node, the reason of a "no", and
+//! the points of the node. [`Plugins`] is a profile prepared for use: its plugins with interned names, in the order
+//! they are applied.
+//!
+//! What holds: a plugin reads only what it declares, and its "no" becomes a "yes" only with a cluster event that it
+//! declares. Classes, indexes and wake-ups rely on that; `declarations::check` checks it.
+
+pub(crate) mod filters; // how many pods of a class fit on a node
+pub(crate) mod scores; // which of those nodes are preferred
+pub mod profile; // which filters and scores apply to a pod
+pub mod declarations; // checks what a filter declares against what it does
 
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeIndex};
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
-use crate::filters::{Filter, LoadAssumption, NO_LIMIT, NodeResourcesFit, PluginKind};
-use crate::profile::Profile;
+use crate::plugins::filters::{Filter, LoadAssumption, NO_LIMIT, NodeResourcesFit, PluginKind};
+use crate::plugins::profile::Profile;
+use crate::plugins::scores::Score;
 use crate::queue::cluster_events::ClusterEvents;
-use crate::scores::Score;
 
 /// The filters and scores of one profile.
 #[derive(Debug)]

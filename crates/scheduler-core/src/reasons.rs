@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
 use crate::demand::classes::{Class, ClassId, Classes};
 use crate::demand::{Demand, DomainConstraint, UnitPolicy};
-use crate::filters::{LoadAssumption, Reason};
 use crate::index::{ClassIndex, RefusingFilter};
 use crate::place::UnitPlacement;
+use crate::plugins::filters::{LoadAssumption, Reason};
 use crate::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause};
 use crate::slots::{Region, RegionRanking};
 

@@ -12,9 +12,9 @@ use rustc_hash::FxHashSet;
 use crate::cluster::{NodeIndex, PlacementOverlay};
 use crate::demand::classes::{Class, Classes};
 use crate::demand::{ClassCount, Demand};
-use crate::filters::LoadAssumption;
 use crate::place::UnitPlacement;
 use crate::plugins::Plugins;
+use crate::plugins::filters::LoadAssumption;
 use crate::slots::Region;
 
 /// How many search steps one decision has left.

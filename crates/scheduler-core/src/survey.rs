@@ -5,9 +5,9 @@ use types::views::{NodeView, PodView};
 use crate::cluster::{Cluster, NodeIndex};
 use crate::demand::classes::{Class, Classes};
 use crate::demand::requests::Usage;
-use crate::filters::LoadAssumption;
 use crate::index::ClassIndex;
-use crate::profile::Profile;
+use crate::plugins::filters::LoadAssumption;
+use crate::plugins::profile::Profile;
 
 /// The verdict of a profile about a pod on some nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

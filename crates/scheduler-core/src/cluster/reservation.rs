@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{Cluster, NodeIndex, ResourceId};
 use crate::demand::requests::{Amounts, HostPort, Usage};
-use crate::filters::NO_LIMIT;
+use crate::plugins::filters::NO_LIMIT;
 
 /// The reservation. There is at most one.
 #[derive(Debug, Default)]

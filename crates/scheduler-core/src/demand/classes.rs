@@ -13,10 +13,10 @@ use crate::cluster::names::{NameId, NameTable};
 use crate::cluster::{Cluster, Effect, NodeIndex, full_name};
 use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::demand::requests::Usage;
-use crate::filters::LoadAssumption;
 use crate::index::ClassIndex;
 use crate::plugins::Plugins;
-use crate::profile::Profile;
+use crate::plugins::filters::LoadAssumption;
+use crate::plugins::profile::Profile;
 use crate::queue::cluster_events::ClusterEvents;
 
 /// Pods that are equal in everything that the filters and scores of their profile read. Equal classes are interned

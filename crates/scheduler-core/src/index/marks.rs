@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::{BATCH, Batch};
 use crate::cluster::{Cluster, NodeIndex, NodeRefs};
 use crate::demand::classes::Class;
-use crate::filters::PluginKind;
 use crate::plugins::Plugins;
-use crate::scores::{AllNodes, Score, ScoreNormalization};
+use crate::plugins::filters::PluginKind;
+use crate::plugins::scores::{AllNodes, Score, ScoreNormalization};
 
 /// The cached scores of all nodes.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::property_config::property_config;
 use super::text_cluster::TextCluster;
-use crate::profile::FitArgs;
+use crate::plugins::profile::FitArgs;
 use crate::{Config, DecisionAction, Profile, ReleaseReason};
 
 const PAUSE: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use types::views::{NodeView, PodView, View};
 
 use crate::cluster::Cluster;
 use crate::demand::classes::Classes;
-use crate::profile::{FitArgs, FitStrategy};
+use crate::plugins::profile::{FitArgs, FitStrategy};
 use crate::{
     Class, ClusterChange, ClusterEvents, Config, Core, DecisionAction, Filter, InferredValue, LoadAssumption, NO_LIMIT,
     NodeRef, PluginKind, PodSpecFields, Profile, ReadSet, Reason,

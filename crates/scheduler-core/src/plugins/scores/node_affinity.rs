@@ -4,8 +4,8 @@ use super::{Score, ScoreNormalization};
 use crate::cluster::{Cluster, NodeRef};
 use crate::demand::classes::{Class, Term};
 use crate::demand::reads::{PodSpecFields, ReadSet};
-use crate::filters::{PluginKind, term_matches};
-use crate::profile::NodeAffinityArgs;
+use crate::plugins::filters::{PluginKind, term_matches};
+use crate::plugins::profile::NodeAffinityArgs;
 
 #[derive(Debug, Default)]
 pub(crate) struct PreferredNodes {

@@ -8,7 +8,7 @@ use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceColumn, ResourceId};
 use crate::demand::classes::Class;
 use crate::demand::reads::{PodSpecFields, ReadSet};
-use crate::profile::FitArgs;
+use crate::plugins::profile::FitArgs;
 use crate::queue::cluster_events::ClusterEvents;
 
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use super::{MAX_SCORE, Score};
 use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceColumn, ResourceId};
 use crate::demand::classes::Class;
 use crate::demand::reads::{PodSpecFields, ReadSet};
-use crate::filters::PluginKind;
-use crate::profile::BalanceArgs;
+use crate::plugins::filters::PluginKind;
+use crate::plugins::profile::BalanceArgs;
 
 #[derive(Debug)]
 pub(crate) struct BalancedAllocation {

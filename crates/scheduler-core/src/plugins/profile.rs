@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1 as core;
 use thiserror::Error;
 
 use crate::cluster::Cluster;
-use crate::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, PluginKind};
-use crate::scores::{BUILT_IN_SCORES, BuiltInScore, Score};
+use crate::plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, PluginKind};
+use crate::plugins::scores::{BUILT_IN_SCORES, BuiltInScore, Score};
 
 /// The filters and scores for the pods of one `schedulerName`. The default is kube-scheduler's, as far as its plugins
 /// exist here.

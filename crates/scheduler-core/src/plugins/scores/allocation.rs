@@ -7,8 +7,8 @@ use super::{MAX_SCORE, Score, share};
 use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceId};
 use crate::demand::classes::Class;
 use crate::demand::reads::{PodSpecFields, ReadSet};
-use crate::filters::PluginKind;
-use crate::profile::{FitArgs, FitStrategy};
+use crate::plugins::filters::PluginKind;
+use crate::plugins::profile::{FitArgs, FitStrategy};
 
 #[derive(Debug)]
 pub(crate) struct Allocation {

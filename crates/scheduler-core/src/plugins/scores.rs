@@ -22,8 +22,8 @@ use taints::SoftTaints;
 use crate::cluster::{Cluster, NodeRef, NodeRefs};
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
-use crate::filters::PluginKind;
-use crate::profile::PluginArgs;
+use crate::plugins::filters::PluginKind;
+use crate::plugins::profile::PluginArgs;
 
 /// A built-in score, as a line of the table.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ fn share(part: i64, whole: i64) -> i64 {
 mod tests {
     use super::BUILT_IN_SCORES;
     use crate::cluster::Cluster;
-    use crate::profile::PluginArgs;
+    use crate::plugins::profile::PluginArgs;
 
     #[test]
     fn the_table_has_the_names_of_the_scores() {

@@ -27,7 +27,7 @@ pub(crate) use taints::tolerates;
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceId};
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
-use crate::profile::PluginArgs;
+use crate::plugins::profile::PluginArgs;
 use crate::queue::cluster_events::ClusterEvents;
 
 /// A built-in filter, as a line of the table.
@@ -91,7 +91,7 @@ pub static BUILT_IN_FILTERS: &[BuiltInFilter] = &[
 
 /// Returns how many more pods of a class fit on a node.
 ///
-/// [`declarations::check`](crate::declarations::check) checks what a filter declares against what it does.
+/// [`declarations::check`](crate::plugins::declarations::check) checks what a filter declares against what it does.
 pub trait Filter: Debug + Send + Sync {
     /// Its name in configuration and explanations.
     fn name(&self) -> &str;
@@ -236,7 +236,7 @@ impl Reason {
 mod tests {
     use super::{BUILT_IN_FILTERS, PluginKind};
     use crate::cluster::Cluster;
-    use crate::profile::PluginArgs;
+    use crate::plugins::profile::PluginArgs;
 
     #[test]
     fn the_table_has_the_names_of_the_filters_and_static_ones_first() {

@@ -5,7 +5,7 @@ use super::{AllNodes, MAX_SCORE, Score};
 use crate::cluster::{NodeRef, NodeRefs};
 use crate::demand::classes::Class;
 use crate::demand::reads::{PodSpecFields, ReadSet};
-use crate::filters::PluginKind;
+use crate::plugins::filters::PluginKind;
 
 #[derive(Debug)]
 pub(crate) struct ImageLocality;

@@ -4,7 +4,7 @@ use super::{Score, ScoreNormalization};
 use crate::cluster::{Effect, NodeRef};
 use crate::demand::classes::Class;
 use crate::demand::reads::{PodSpecFields, ReadSet};
-use crate::filters::{PluginKind, tolerates};
+use crate::plugins::filters::{PluginKind, tolerates};
 
 #[derive(Debug)]
 pub(crate) struct SoftTaints;

@@ -5,7 +5,7 @@ use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeInfo, NodeRef, NodeRefs};
 use crate::demand::classes::{Class, Operator, Requirement, Term};
 use crate::demand::reads::{PodSpecFields, ReadSet};
-use crate::profile::NodeAffinityArgs;
+use crate::plugins::profile::NodeAffinityArgs;
 use crate::queue::cluster_events::ClusterEvents;
 
 #[derive(Debug, Default)]

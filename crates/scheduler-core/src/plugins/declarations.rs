@@ -15,8 +15,8 @@ use types::{Random, SmallMap};
 use crate::cluster::{Cluster, NodeIndex};
 use crate::demand::classes::Class;
 use crate::demand::requests::Usage;
-use crate::filters::{Filter, LoadAssumption, NO_LIMIT, PluginKind};
-use crate::profile::{FilterPlugin, PluginArgs};
+use crate::plugins::filters::{Filter, LoadAssumption, NO_LIMIT, PluginKind};
+use crate::plugins::profile::{FilterPlugin, PluginArgs};
 use crate::queue::cluster_events::ClusterEvents;
 
 /// How a filter violates its declarations.
@@ -365,7 +365,7 @@ mod tests {
     use k8s_openapi::api::core::v1 as core;
 
     use super::{DeclarationViolation, check, check_with};
-    use crate::profile::{FilterPlugin, FitArgs, NodeAffinityArgs, PluginArgs};
+    use crate::plugins::profile::{FilterPlugin, FitArgs, NodeAffinityArgs, PluginArgs};
     use crate::{
         Class, ClusterEvents, Filter, LoadAssumption, NO_LIMIT, NodeRef, NodeRefs, PluginKind, PodSpecFields, Profile,
         ReadSet, Reason,
