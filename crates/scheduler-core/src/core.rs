@@ -32,12 +32,12 @@ use crate::demand::classes::Classes;
 use crate::demand::groups::{Composites, GroupId, GroupTable, ParentObstacle, Readiness, TrackedGroup};
 use crate::demand::pods::{ExclusionReason, PodId, Pods, Stage};
 use crate::demand::{self, ClassCount, Demand, DomainConstraint, UnitPolicy};
-use crate::place::UnitPlacement;
+use crate::placement::place::UnitPlacement;
+use crate::placement::search::SearchBudget;
 use crate::queue::timers::Timers;
 use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
 use crate::refusal::{Refusal, RefusalCause};
 use crate::reservation::ReservationBudget;
-use crate::search::SearchBudget;
 
 /// The longest pause before the next reservation for the same group, as a multiple of a reservation's length.
 /// Reservations without success thus block other units for at most a ninth of the time.

@@ -3,11 +3,11 @@
 use crate::cluster::Cluster;
 use crate::demand::Demand;
 use crate::demand::classes::Classes;
-use crate::place::{self, PlacementOrder, UnitPlacement};
+use crate::placement::place::{self, PlacementOrder, UnitPlacement};
+use crate::placement::search::{self, SearchBudget, SearchResult};
+use crate::placement::slots::{self, Region};
 use crate::reasons::{self, Shortage};
 use crate::refusal::Refusal;
-use crate::search::{self, SearchBudget, SearchResult};
-use crate::slots::{self, Region};
 
 /// The result of a decision about a unit.
 #[derive(Debug)]

@@ -1,21 +1,25 @@
 //! Where a class fits, kept up to date: per node the slots, the score and the refusing filter.
 //!
-//! An index catches up from the cluster's dirty log, so the cost of a decision depends on what changed and not on the
-//! size of the cluster.
+//! In: a class with its plugins, and the cluster's dirty log. Out: per node the slots, the score and the refusing
+//! filter; slots per domain; the best node.
+//!
+//! What holds: an index that has caught up equals a newly built one. It catches up from the dirty log, so the cost of
+//! a decision depends on what changed and not on the size of the cluster.
+
+mod batch; // nodes that one call evaluates
+mod marks; // the scores of each node
+pub(crate) mod tournament; // repeatedly finds the best of many
 
 use std::sync::Arc;
 
+use self::batch::{BATCH, Batch, batches};
+use self::marks::NodeScores;
+use self::tournament::Tournament;
 use crate::cluster::{Cluster, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
 use crate::demand::classes::Class;
 use crate::plugins::Plugins;
 use crate::plugins::filters::{Filter, LoadAssumption, NO_LIMIT};
 use crate::reasons::ClassReasons;
-use crate::tournament::Tournament;
-
-mod batch; // nodes that one call evaluates
-mod marks; // the scores of each node
-use batch::{BATCH, Batch, batches};
-use marks::NodeScores;
 
 /// The cached result of all filters and scores for one class: about nine bytes per node.
 #[derive(Debug)]

@@ -18,10 +18,7 @@ mod cluster; // the cluster in memory, kept up to date
 pub mod survey; // the verdict of every filter and score for one pod
 mod plugins; // which nodes a pod may use, and which it prefers
 mod index; // where a class fits, kept up to date
-mod tournament; // repeatedly finds the best of many
-mod slots; // how many pods fit, per topology domain
-mod place; // places a group's pods on nodes, tentatively
-mod search; // complete search for units of several classes
+mod placement; // where the pods of a unit go: domains ranked, pods placed, search
 mod overcommit; // which pods must leave an over-committed node
 mod reservation; // which nodes to reserve for a starved group
 mod reasons; // counts refusing filters

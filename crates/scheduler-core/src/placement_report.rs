@@ -15,7 +15,7 @@ use crate::decision::{ChosenDomain, Unit};
 use crate::demand::classes::{ClassId, Classes};
 use crate::demand::{ClassCount, Demand, DomainConstraint, UnitPolicy};
 use crate::index::ClassIndex;
-use crate::slots::{self, Region};
+use crate::placement::slots::{self, Region};
 
 /// How many of the chosen nodes are listed with their points.
 const MAX_NODES: usize = 5;

@@ -10,10 +10,10 @@ use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
 use crate::demand::classes::{Class, ClassId, Classes};
 use crate::demand::{Demand, DomainConstraint, UnitPolicy};
 use crate::index::{ClassIndex, RefusingFilter};
-use crate::place::UnitPlacement;
+use crate::placement::place::UnitPlacement;
+use crate::placement::slots::{Region, RegionRanking};
 use crate::plugins::filters::{LoadAssumption, Reason};
 use crate::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause};
-use crate::slots::{Region, RegionRanking};
 
 /// What is missing, and where.
 #[derive(Debug)]

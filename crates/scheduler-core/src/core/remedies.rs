@@ -18,12 +18,12 @@ use crate::cycle;
 use crate::decision::Unit;
 use crate::demand::Demand;
 use crate::demand::groups::{GroupId, TrackedGroup};
+use crate::placement::search::SearchBudget;
 use crate::queue::UnitId;
 use crate::queue::timers::Timers;
 use crate::refusal::{Refusal, RefusalCause};
 use crate::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, RootOwner};
 use crate::remedy_search::{self, BlockerPlan, RemedyCandidates, RemedyRequest, RunningUnit};
-use crate::search::SearchBudget;
 
 /// How many pods on nodes are considered as blockers. A pass over them takes a few milliseconds.
 const MAX_PODS_EXAMINED: usize = 50_000;

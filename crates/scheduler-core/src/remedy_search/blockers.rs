@@ -16,8 +16,8 @@ use crate::cluster::{Cluster, DomainId, NodeIndex, ResourceId};
 use crate::cycle::Trial;
 use crate::demand::classes::Class;
 use crate::demand::{ClassCount, Demand};
+use crate::placement::slots::Region;
 use crate::reservation::ClassSlots;
-use crate::slots::Region;
 
 /// How many domains are considered, those that lack least first.
 const MAX_DOMAINS: usize = 8;

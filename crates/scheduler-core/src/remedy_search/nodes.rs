@@ -4,10 +4,10 @@ use super::{RemedyRequest, SearchContext};
 use crate::cluster::NodeIndex;
 use crate::demand::Demand;
 use crate::demand::classes::{Class, Requirement};
-use crate::place::{self, PlacementOrder, UnitPlacement};
+use crate::placement::place::{self, PlacementOrder, UnitPlacement};
+use crate::placement::slots::{self, Region};
 use crate::remedies::{Remedy, ResourceShortfall};
 use crate::reservation::ClassSlots;
-use crate::slots::{self, Region};
 
 /// The label whose value is different on every node.
 const HOSTNAME: &str = "kubernetes.io/hostname";

@@ -4,8 +4,8 @@ use crate::cluster::{NodeIndex, PlacementOverlay};
 use crate::demand::Demand;
 use crate::demand::classes::{ClassId, Classes};
 use crate::index::ClassIndex;
-use crate::slots::Region;
-use crate::tournament::Tournament;
+use crate::index::tournament::Tournament;
+use crate::placement::slots::Region;
 
 /// Which pods are placed on which nodes, and which are not placed.
 #[derive(Debug, Default)]

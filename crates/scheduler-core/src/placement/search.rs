@@ -12,10 +12,10 @@ use rustc_hash::FxHashSet;
 use crate::cluster::{NodeIndex, PlacementOverlay};
 use crate::demand::classes::{Class, Classes};
 use crate::demand::{ClassCount, Demand};
-use crate::place::UnitPlacement;
+use crate::placement::place::UnitPlacement;
+use crate::placement::slots::Region;
 use crate::plugins::Plugins;
 use crate::plugins::filters::LoadAssumption;
-use crate::slots::Region;
 
 /// How many search steps one decision has left.
 #[derive(Debug)]
