@@ -16,7 +16,6 @@ mod topology; // nodes by the value of a label
 mod dirty; // which nodes changed, in order
 mod overlay; // tentative pods; dropping the overlay undoes them
 pub(crate) mod removal_overlay; // a cluster without some of its pods
-mod reservation; // capacity reserved for one unit
 pub(crate) mod names; // strings interned as numbers
 pub(crate) mod compact_timestamp; // timestamps in eight bytes
 
@@ -31,18 +30,17 @@ pub(crate) use node::{Effect, NodeInfo, Taint};
 pub use node_ref::{NodeRef, NodeRefs};
 pub(crate) use overflow_sums::{MAX_ALLOCATABLE, MAX_REQUEST};
 pub(crate) use overlay::PlacementOverlay;
-pub(crate) use reservation::{NodeReservation, ReservedCapacity};
 pub(crate) use resources::{ResourceColumn, ResourceId};
 pub(crate) use topology::{DomainId, OccupiedDomains, Topology, TopologyId};
 
 use self::dirty::DirtyLog;
 use self::images::ImageCounts;
 use self::overflow_sums::OverflowSums;
-use self::reservation::Reservation;
 use self::resources::ResourceColumns;
 use crate::cluster::names::{NameId, NameTable};
 use crate::demand::requests::{HostPort, ScoredRequests, Usage};
 use crate::queue::cluster_events::ClusterEvents;
+use crate::reservation::{NodeReservation, Reservation, ReservedCapacity};
 
 /// The position of a node in every column. Assigned in the order of observation, reused once free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

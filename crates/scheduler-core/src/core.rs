@@ -24,7 +24,6 @@ use self::half_placed_gangs::PendingBinds;
 use self::members::MembershipChange;
 use self::overcommitted_nodes::OvercommitTracker;
 use self::remedies::RemedySchedule;
-use self::reservation::ActiveReservation;
 use crate::cluster::Cluster;
 use crate::cycle::{self, PlacementResult};
 use crate::decision::{BindOutcome, Config, Decision, DecisionAction, NewRun, Placement, Unit};
@@ -37,7 +36,7 @@ use crate::placement::search::SearchBudget;
 use crate::queue::timers::Timers;
 use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
 use crate::refusal::{Refusal, RefusalCause};
-use crate::reservation::ReservationBudget;
+use crate::reservation::{ActiveReservation, ReservationBudget};
 
 /// The longest pause before the next reservation for the same group, as a multiple of a reservation's length.
 /// Reservations without success thus block other units for at most a ninth of the time.

@@ -1,16 +1,26 @@
-//! Which nodes to reserve for a starved group, and how much of them.
+//! Reservations: which nodes to reserve for a starved group, and how much of them.
+//!
+//! In: the demand of a starved group and the cluster. Out: what to reserve on each node, and how many pods of other
+//! units fit beside it. `core/reservation.rs` begins and ends a reservation.
+//!
+//! What holds: there is at most one reservation. It ends by itself, and the budget limits how much capacity all of
+//! them keep idle over time.
 //!
 //! A large group does not fit while small pods use each slot as it becomes free. So nodes are chosen on which the
 //! group would fit once their pods have left: as few as possible, those with the most free capacity first, because
 //! they need the least.
 
+mod active; // the current reservation: since when, and what has become free
+mod reserved_nodes; // what is reserved of each node, and what that leaves for others
 mod budget; // how much capacity reservations may keep idle over time
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+pub(crate) use self::active::ActiveReservation;
 pub(crate) use self::budget::ReservationBudget;
-use crate::cluster::{Cluster, DomainId, NodeIndex, NodeReservation};
+pub(crate) use self::reserved_nodes::{NodeReservation, Reservation, ReservedCapacity};
+use crate::cluster::{Cluster, DomainId, NodeIndex};
 use crate::demand::Demand;
 use crate::demand::classes::Classes;
 

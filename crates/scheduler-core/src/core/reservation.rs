@@ -13,41 +13,15 @@ use types::Timestamp;
 use types::clock::rfc3339;
 
 use super::Core;
-use crate::cluster::ReservedCapacity;
 use crate::cluster::compact_timestamp::saturating_add;
 use crate::demand::Demand;
+use crate::queue::UnitId;
 use crate::queue::counts::QueueEvent;
-use crate::queue::{QueueOrder, UnitId};
 use crate::remedies::Remedy;
-use crate::reservation;
+use crate::reservation::{self, ActiveReservation};
 
-/// A reservation ends when nothing that it waits for has become free for so long.
-const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// How often the free capacity is computed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The current reservation.
-#[derive(Debug)]
-pub(super) struct ActiveReservation {
-    unit: UnitId,
-    order: QueueOrder,
-    started: Timestamp,
-    until: Timestamp,
-    /// What was free at the last check.
-    capacity: ReservedCapacity,
-    checked_at: Timestamp,
-    /// The most pods that the capacity was free for so far, in thousandths.
-    best_pods_milli: i64,
-    /// Since when.
-    progress_at: Timestamp,
-}
-
-impl ActiveReservation {
-    /// When it ends by itself, if nothing more becomes free.
-    pub(super) fn ends_at(&self) -> Timestamp {
-        saturating_add(self.progress_at, STALLED_AFTER).min(self.until)
-    }
-}
 
 impl Core {
     /// Ends a reservation that is over, and begins one for a starved group.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cluster, NodeIndex, ResourceId};
+use crate::cluster::{Cluster, NodeIndex, ResourceId};
 use crate::demand::requests::{Amounts, HostPort, Usage};
 use crate::plugins::filters::NO_LIMIT;
 
@@ -14,7 +14,7 @@ use crate::plugins::filters::NO_LIMIT;
 pub(crate) struct Reservation {
     by_node: BTreeMap<NodeIndex, NodeReservation>,
     /// For which unit and until when, as text.
-    pub(super) reserved_for: String,
+    pub(crate) reserved_for: String,
     /// Whether filters respect it. The unit it is for, and units before it in the queue, are decided while it is
     /// suspended.
     enforced: bool,
@@ -48,31 +48,31 @@ impl NodeReservation {
 
 impl Reservation {
     /// Replaces the reservation.
-    pub(super) fn set(&mut self, shares: BTreeMap<NodeIndex, NodeReservation>, reserved_for: String) {
+    pub(crate) fn set(&mut self, shares: BTreeMap<NodeIndex, NodeReservation>, reserved_for: String) {
         (self.by_node, self.reserved_for) = (shares, reserved_for);
     }
 
     /// Removes a node whose index will be reused.
-    pub(super) fn forget(&mut self, node: NodeIndex) {
+    pub(crate) fn forget(&mut self, node: NodeIndex) {
         self.by_node.remove(&node);
     }
 
     /// Enforces or suspends the reservation. Returns the nodes for which that makes a difference.
-    pub(super) fn set_enforced(&mut self, enforced: bool) -> impl Iterator<Item = NodeIndex> + '_ {
+    pub(crate) fn set_enforced(&mut self, enforced: bool) -> impl Iterator<Item = NodeIndex> + '_ {
         let changed = std::mem::replace(&mut self.enforced, enforced) != enforced;
         self.by_node.keys().copied().filter(move |_| changed)
     }
 
-    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.by_node.keys().copied()
     }
 
-    pub(super) fn is_enforced(&self) -> bool {
+    pub(crate) fn is_enforced(&self) -> bool {
         self.enforced && !self.by_node.is_empty()
     }
 
     /// How much of the reserved capacity is free by now.
-    pub(super) fn capacity(&self, cluster: &Cluster) -> ReservedCapacity {
+    pub(crate) fn capacity(&self, cluster: &Cluster) -> ReservedCapacity {
         let mut idle: BTreeMap<ResourceId, i128> = BTreeMap::new();
         let mut capacity = ReservedCapacity::default();
         for (node, share) in self.by_node.iter().filter(|(node, _)| cluster.node(**node).present) {
@@ -94,12 +94,12 @@ impl Reservation {
     }
 
     /// How many pods with this usage fit on a node beside the reservation, if it is enforced.
-    pub(super) fn slots_beside(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
+    pub(crate) fn slots_beside(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
         if self.enforced { self.slots_beside_if_enforced(node, usage, cluster) } else { NO_LIMIT }
     }
 
     /// The same, as if it were enforced.
-    pub(super) fn slots_beside_if_enforced(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
+    pub(crate) fn slots_beside_if_enforced(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
         let Some(share) = self.by_node.get(&node) else { return NO_LIMIT };
         if usage.ports.iter().any(|port| share.ports.iter().any(|reserved| port.conflicts_with(*reserved))) {
             return 0;
