@@ -20,9 +20,7 @@ use std::time::Duration;
 use types::Timestamp;
 
 use self::explain::ReportCache;
-use self::half_placed_gangs::PendingBinds;
 use self::members::MembershipChange;
-use self::overcommitted_nodes::OvercommitTracker;
 use self::remedies::RemedySchedule;
 use crate::cluster::Cluster;
 use crate::cycle::{self, PlacementResult};
@@ -36,6 +34,8 @@ use crate::placement::search::SearchBudget;
 use crate::queue::timers::Timers;
 use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
 use crate::refusal::{Refusal, RefusalCause};
+use crate::release::overcommit_tracker::OvercommitTracker;
+use crate::release::pending_binds::PendingBinds;
 use crate::reservation::{ActiveReservation, ReservationBudget};
 
 /// The longest pause before the next reservation for the same group, as a multiple of a reservation's length.

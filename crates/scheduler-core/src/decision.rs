@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use types::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView};
 
-use crate::overcommit::Overcommit;
 use crate::plugins::profile::Profile;
 use crate::refusal::Refusal;
+use crate::release::overcommit::Overcommit;
 
 /// Settings of the core.
 #[derive(Clone, Debug)]

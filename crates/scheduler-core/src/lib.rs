@@ -19,7 +19,7 @@ pub mod survey; // the verdict of every filter and score for one pod
 mod plugins; // which nodes a pod may use, and which it prefers
 mod index; // where a class fits, kept up to date
 mod placement; // where the pods of a unit go: domains ranked, pods placed, search
-mod overcommit; // which pods must leave an over-committed node
+mod release; // pods that must leave: half-placed gangs, over-committed nodes
 mod reservation; // which nodes to reserve for a starved group
 mod reasons; // counts refusing filters
 pub mod refusal; // why a unit does not fit, and its message
@@ -40,7 +40,6 @@ pub use demand::classes::Class;
 pub use demand::pods::ExclusionReason;
 pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
 pub use explanation::{QueueStatus, QueuedUnit, UnitExplanation};
-pub use overcommit::Overcommit;
 pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
 pub use plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 pub use plugins::profile::Profile;
@@ -49,5 +48,6 @@ pub use plugins::{declarations, profile};
 pub use queue::cluster_events::ClusterEvents;
 pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
 pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
+pub use release::overcommit::Overcommit;
 pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
 pub use survey::Survey;

@@ -5,8 +5,6 @@
 //! no use to them and may be what another gang lacks. Only pods with a controller, which recreates them, are
 //! released. The release waits for binds in flight while they make progress.
 
-use std::time::Duration;
-
 use types::Timestamp;
 
 use super::Core;
@@ -14,19 +12,7 @@ use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
 use crate::demand::groups::GroupId;
 use crate::demand::pods::{PodId, Stage};
-
-/// How often a release that waits for binds in flight checks them.
-const BINDS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long it waits while none of them completes. The server responds, or is read again, in half that time.
-const MAX_BINDS_WAIT: Duration = Duration::from_secs(30);
-
-/// Binds in flight of a gang that is to be released.
-#[derive(Debug)]
-pub(super) struct PendingBinds {
-    count: usize,
-    /// Since when there are so many.
-    since: Timestamp,
-}
+use crate::release::pending_binds::{BINDS_CHECK_INTERVAL, MAX_BINDS_WAIT, PendingBinds};
 
 impl Core {
     /// Records whether the group is half placed.

@@ -4,7 +4,7 @@
 //! Only observed binds count: a node that shrinks, or a pod that is resized in place, releases no pods. Pods of other
 //! schedulers, and pods without a controller that would recreate them, stay.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use types::Timestamp;
 use types::views::PodView;
@@ -15,39 +15,9 @@ use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
 use crate::demand::groups::GroupId;
 use crate::demand::pods::{PodId, Stage};
-use crate::overcommit::{self, NodeUsage, Overcommit, ReleaseCandidate};
-use crate::queue::timers::Timers;
+use crate::release::overcommit::{self, NodeUsage, Overcommit, ReleaseCandidate};
 
 const POD_SCHEDULED: &str = "PodScheduled";
-
-/// Pods bound beyond their node's capacity, by node.
-#[derive(Debug, Default)]
-pub(super) struct OvercommitTracker {
-    overcommitted: BTreeMap<NodeIndex, BTreeSet<PodId>>,
-    timers: Timers<NodeIndex>,
-    /// Decided, and not returned yet.
-    decisions: VecDeque<Decision>,
-}
-
-impl OvercommitTracker {
-    /// The pod is no longer on the node.
-    pub(super) fn remove_pod(&mut self, node: NodeIndex, pod: PodId) {
-        let Some(pods) = self.overcommitted.get_mut(&node) else { return };
-        pods.remove(&pod);
-        if pods.is_empty() {
-            self.clear_node(node);
-        }
-    }
-
-    pub(super) fn next_at(&self) -> Option<Timestamp> {
-        self.timers.next_at()
-    }
-
-    fn clear_node(&mut self, node: NodeIndex) {
-        self.overcommitted.remove(&node);
-        self.timers.clear(node);
-    }
-}
 
 /// The order of binds on a node: a gang's order precedes that of its pods.
 type BindOrder<'a> =
