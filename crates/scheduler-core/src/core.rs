@@ -5,8 +5,8 @@
 //! are its steps, in the order of the walk; the folders have the types and the pure functions that the steps use.
 
 mod observe; // changes of pods, nodes and PodGroups
-mod waking; // which units a change of a node wakes
 mod members; // which pods are members of their group, and what a change of them does to the group
+mod waking; // which units a change of a node wakes
 mod reservation; // nodes reserved for a starved group
 mod half_placed_gangs; // releases the pods of half-placed gangs
 mod overcommitted_nodes; // releases pods bound beyond their node's capacity
@@ -19,9 +19,7 @@ use std::time::Duration;
 
 use types::Timestamp;
 
-use self::explain::ReportCache;
 use self::members::MembershipChange;
-use self::remedies::RemedySchedule;
 use crate::cluster::Cluster;
 use crate::cycle::{self, PlacementResult};
 use crate::decision::{BindOutcome, Config, Decision, DecisionAction, NewRun, Placement, Unit};
@@ -29,11 +27,13 @@ use crate::demand::classes::Classes;
 use crate::demand::groups::{Composites, GroupId, GroupTable, ParentObstacle, Readiness, TrackedGroup};
 use crate::demand::pods::{ExclusionReason, PodId, Pods, Stage};
 use crate::demand::{self, ClassCount, Demand, DomainConstraint, UnitPolicy};
+use crate::explain::refusal::{Refusal, RefusalCause};
+use crate::explain::remedy_schedule::RemedySchedule;
+use crate::explain::report_cache::ReportCache;
 use crate::placement::place::UnitPlacement;
 use crate::placement::search::SearchBudget;
 use crate::queue::timers::Timers;
 use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
-use crate::refusal::{Refusal, RefusalCause};
 use crate::release::overcommit_tracker::OvercommitTracker;
 use crate::release::pending_binds::PendingBinds;
 use crate::reservation::{ActiveReservation, ReservationBudget};

@@ -3,11 +3,11 @@
 use crate::cluster::Cluster;
 use crate::demand::Demand;
 use crate::demand::classes::Classes;
+use crate::explain::reasons::{self, Shortage};
+use crate::explain::refusal::Refusal;
 use crate::placement::place::{self, PlacementOrder, UnitPlacement};
 use crate::placement::search::{self, SearchBudget, SearchResult};
 use crate::placement::slots::{self, Region};
-use crate::reasons::{self, Shortage};
-use crate::refusal::Refusal;
 
 /// The result of a decision about a unit.
 #[derive(Debug)]

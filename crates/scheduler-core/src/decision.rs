@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use types::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView};
 
+use crate::explain::refusal::Refusal;
 use crate::plugins::profile::Profile;
-use crate::refusal::Refusal;
 use crate::release::overcommit::Overcommit;
 
 /// Settings of the core.

@@ -17,9 +17,9 @@ use self::marks::NodeScores;
 use self::tournament::Tournament;
 use crate::cluster::{Cluster, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
 use crate::demand::classes::Class;
+use crate::explain::reasons::ClassReasons;
 use crate::plugins::Plugins;
 use crate::plugins::filters::{Filter, LoadAssumption, NO_LIMIT};
-use crate::reasons::ClassReasons;
 
 /// The cached result of all filters and scores for one class: about nine bytes per node.
 #[derive(Debug)]

@@ -7,26 +7,23 @@
 //! decision over-commits a node. All pods of a group with a topology key are placed in one domain of that key.
 //! Never: reads a clock, talks to the API server, spawns a task.
 //!
+//! A folder is a step of the walk, and the list of modules is its order. The file beside a folder says what comes in,
+//! what goes out and what holds.
+//!
 //! Of nodes with equal score, the one observed first wins. Of equal domains, the one with the smaller value wins.
 
 pub mod decision; // the types of inputs and outputs
-mod core; // the state machine: observe, next, settled
-mod cycle; // one decision from start to end; read this next
+mod core; // the state machine: observe, next, settled; read this next
+mod demand; // pods become classes, members are counted by group, a unit becomes one demand
 mod queue; // which unit is decided next, and which changes wake a waiting one
-mod demand; // pods become classes, groups are tracked, a unit becomes one demand
-mod cluster; // the cluster in memory, kept up to date
-pub mod survey; // the verdict of every filter and score for one pod
-mod plugins; // which nodes a pod may use, and which it prefers
+mod cluster; // nodes and what their pods use, kept up to date
+mod plugins; // filters and scores: which nodes a pod may use, and which it prefers
 mod index; // where a class fits, kept up to date
-mod placement; // where the pods of a unit go: domains ranked, pods placed, search
-mod release; // pods that must leave: half-placed gangs, over-committed nodes
-mod reservation; // which nodes to reserve for a starved group
-mod reasons; // counts refusing filters
-pub mod refusal; // why a unit does not fit, and its message
-pub mod remedies; // changes that would let a unit fit, and their text
-mod remedy_search; // searches for remedies
-pub mod placement_report; // why pods are on their nodes
-pub mod explanation; // everything the core reports about a unit, and the queue
+mod cycle; // one decision from start to end
+mod placement; // its steps: domains ranked, pods placed, complete search
+mod reservation; // capacity reserved for a starved group
+mod release; // which pods leave again: half-placed gangs, over-committed nodes
+mod explain; // why a unit waits, what would help, why pods are where they are
 #[cfg(test)]
 mod tests;
 
@@ -39,15 +36,16 @@ pub use decision::{
 pub use demand::classes::Class;
 pub use demand::pods::ExclusionReason;
 pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
-pub use explanation::{QueueStatus, QueuedUnit, UnitExplanation};
-pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
+pub use explain::explanation::{QueueStatus, QueuedUnit, UnitExplanation};
+pub use explain::placement_report::{DomainChoice, NodeChoice, PlacementReport};
+pub use explain::refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
+pub use explain::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
+pub use explain::survey::Survey;
+pub use explain::{explanation, placement_report, refusal, remedies, survey};
 pub use plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 pub use plugins::profile::Profile;
 pub use plugins::scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};
 pub use plugins::{declarations, profile};
 pub use queue::cluster_events::ClusterEvents;
 pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
-pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
 pub use release::overcommit::Overcommit;
-pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
-pub use survey::Survey;

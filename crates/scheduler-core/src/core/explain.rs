@@ -1,6 +1,6 @@
 //! Responses to queries about a unit or the queue, and the placement reports cached for them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,58 +14,15 @@ use crate::decision::{DecisionAction, Unit};
 use crate::demand::classes::ClassId;
 use crate::demand::pods::{PodId, Stage};
 use crate::demand::requests::Usage;
-use crate::explanation::{QueuedUnit, UnitExplanation};
-use crate::placement_report::{self, PlacedClass, PlacementReport};
+use crate::explain::explanation::{QueuedUnit, UnitExplanation};
+use crate::explain::placement_report::{self, PlacedClass, PlacementReport};
+use crate::explain::refusal::{Refusal, RefusalCause};
+use crate::explain::remedies::RemedyStatus;
+use crate::explain::report_cache::CachedReport;
 use crate::queue::UnitId;
-use crate::refusal::{Refusal, RefusalCause};
-use crate::remedies::RemedyStatus;
 
-/// Decisions that wait for [`Core::cache_placement_reports`]; of more, only the last.
-const MAX_PENDING_REPORTS: usize = 16;
-/// The number of cached placement reports.
-const MAX_CACHED_REPORTS: usize = 256;
 /// How often reports are computed: a pass over all nodes must not come with every pod.
 const REPORT_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The placement reports of recently placed units.
-#[derive(Debug, Default)]
-pub(super) struct ReportCache {
-    /// Just placed.
-    pending: VecDeque<UnitId>,
-    reports: BTreeMap<Unit, CachedReport>,
-    /// In the order of insertion.
-    order: VecDeque<Unit>,
-    last: Option<Timestamp>,
-}
-
-#[derive(Debug)]
-struct CachedReport {
-    /// One of the pods, to detect a later unit with the same name.
-    pod: PodId,
-    arrival: u64,
-    report: PlacementReport,
-}
-
-impl ReportCache {
-    /// The unit was placed.
-    pub(super) fn record_placed(&mut self, unit: UnitId) {
-        if self.pending.len() == MAX_PENDING_REPORTS {
-            self.pending.pop_front();
-        }
-        self.pending.push_back(unit);
-    }
-
-    fn insert(&mut self, unit: Unit, report: CachedReport) {
-        if self.reports.insert(unit.clone(), report).is_none() {
-            self.order.push_back(unit);
-        }
-        if self.order.len() > MAX_CACHED_REPORTS
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.reports.remove(&oldest);
-        }
-    }
-}
 
 impl Core {
     /// Computes the placement reports of at most `max_count` recently placed units and caches them for

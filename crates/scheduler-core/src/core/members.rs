@@ -9,8 +9,8 @@ use crate::decision::{Decision, DecisionAction, PriorityMismatch, Unit};
 use crate::demand::classes::ClassId;
 use crate::demand::groups::{ControllerRef, GroupId, GroupSpec, ParentObstacle, Readiness, TrackedGroup};
 use crate::demand::pods::{ExclusionReason, ObservedStage, PodId, Stage};
+use crate::explain::refusal::{Refusal, RefusalCause};
 use crate::queue::{IncompleteReason, UnitId};
-use crate::refusal::{Refusal, RefusalCause};
 
 /// How the members of a group changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@
 //! only when capacity grows, not when it shrinks. So, once something has changed, reported groups are searched and
 //! reported again, one after another.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,104 +12,18 @@ use rustc_hash::FxHashMap;
 use types::Timestamp;
 
 use super::Core;
-use crate::cluster::compact_timestamp::saturating_add;
 use crate::cycle;
 use crate::decision::Unit;
 use crate::demand::Demand;
 use crate::demand::groups::{GroupId, TrackedGroup};
+use crate::explain::refusal::{Refusal, RefusalCause};
+use crate::explain::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, RootOwner};
+use crate::explain::remedy_search::{self, BlockerPlan, RemedyCandidates, RemedyRequest, RunningUnit};
 use crate::placement::search::SearchBudget;
 use crate::queue::UnitId;
-use crate::queue::timers::Timers;
-use crate::refusal::{Refusal, RefusalCause};
-use crate::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, RootOwner};
-use crate::remedy_search::{self, BlockerPlan, RemedyCandidates, RemedyRequest, RunningUnit};
 
 /// How many pods on nodes are considered as blockers. A pass over them takes a few milliseconds.
 const MAX_PODS_EXAMINED: usize = 50_000;
-
-/// How often one of the groups that were not refused again is refreshed. There may be thousands of them, and each
-/// takes some milliseconds in a large cluster.
-const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
-
-/// For which units a search is due.
-#[derive(Debug, Default)]
-pub(super) struct RemedySchedule {
-    /// The last search of each existing group.
-    last: FxHashMap<UnitId, LastSearch>,
-    due: Timers<UnitId>,
-    /// Reported groups that, as far as is known, still wait.
-    by_age: BTreeSet<(LastSearch, UnitId)>,
-    /// The number of changes of pods and nodes so far.
-    changes_count: u64,
-    /// When a group was last refreshed without having been refused again.
-    refreshed_at: Option<Timestamp>,
-}
-
-/// When a group was last searched and reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct LastSearch {
-    /// The number of changes at that time.
-    changes_count: u64,
-    at: Timestamp,
-}
-
-impl RemedySchedule {
-    /// The unit was refused. Returns true if a search is due at once.
-    fn schedule(&mut self, unit: UnitId, now: Timestamp, pause: Duration) -> bool {
-        let at = self.last.get(&unit).map_or(now, |last| saturating_add(last.at, pause).max(now));
-        self.due.set_at(unit, at);
-        at == now
-    }
-
-    fn next_due(&mut self, now: Timestamp, pause: Duration) -> Option<UnitId> {
-        let unit = self.due.next_due(now, pause)?;
-        self.due.clear(unit);
-        Some(unit)
-    }
-
-    fn next_stale(&mut self, now: Timestamp, pause: Duration) -> Option<UnitId> {
-        self.stale_at(pause).filter(|at| *at <= now)?;
-        let (_, unit) = self.by_age.pop_first()?;
-        Some(unit)
-    }
-
-    /// When the next group is to be refreshed because something has changed since its report.
-    fn stale_at(&self, pause: Duration) -> Option<Timestamp> {
-        // The oldest report has the fewest changes.
-        let (oldest, _) = self.by_age.first().filter(|(oldest, _)| oldest.changes_count != self.changes_count)?;
-        let not_before = self.refreshed_at.map_or(oldest.at, |refreshed| refreshed + REFRESH_INTERVAL);
-        Some(saturating_add(oldest.at, pause).max(not_before))
-    }
-
-    fn next_at(&self, pause: Duration) -> Option<Timestamp> {
-        self.due.next_at().into_iter().chain(self.stale_at(pause)).min()
-    }
-
-    /// Records a search for the unit.
-    fn record_search(&mut self, unit: UnitId, now: Timestamp) {
-        let search = LastSearch { changes_count: self.changes_count, at: now };
-        if let Some(before) = self.last.insert(unit, search)
-            && !self.by_age.remove(&(before, unit))
-        {
-            // `next_stale` removed it, so it was not refused again.
-            self.refreshed_at = Some(now);
-        }
-        self.by_age.insert((search, unit));
-    }
-
-    /// Pods or nodes have changed.
-    pub(super) fn cluster_changed(&mut self) {
-        self.changes_count += 1;
-    }
-
-    /// Removes the unit.
-    pub(super) fn forget(&mut self, unit: UnitId) {
-        self.due.clear(unit);
-        if let Some(search) = self.last.remove(&unit) {
-            self.by_age.remove(&(search, unit));
-        }
-    }
-}
 
 impl Core {
     /// Searches for remedies for at most `max_count` waiting groups for which that is due. A refusal with

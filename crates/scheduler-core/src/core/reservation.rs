@@ -15,9 +15,9 @@ use types::clock::rfc3339;
 use super::Core;
 use crate::cluster::compact_timestamp::saturating_add;
 use crate::demand::Demand;
+use crate::explain::remedies::Remedy;
 use crate::queue::UnitId;
 use crate::queue::counts::QueueEvent;
-use crate::remedies::Remedy;
 use crate::reservation::{self, ActiveReservation};
 
 /// How often the free capacity is computed.

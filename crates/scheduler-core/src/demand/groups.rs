@@ -16,8 +16,8 @@ pub(crate) use self::run::GroupRun;
 use crate::cluster::TopologyId;
 use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::demand::pods::{ExclusionReason, PodId};
+use crate::explain::refusal::ExcludedCounts;
 use crate::queue::QueueOrder;
-use crate::refusal::ExcludedCounts;
 
 /// Identifies a group while the core tracks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

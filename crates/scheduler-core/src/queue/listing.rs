@@ -3,7 +3,7 @@
 use types::Timestamp;
 
 use super::{IncompleteReason, Queue, QueueOrder, UnitId, UnitQueueState};
-use crate::explanation::QueueStatus;
+use crate::explain::explanation::QueueStatus;
 
 /// A unit that has something to decide.
 #[derive(Debug)]

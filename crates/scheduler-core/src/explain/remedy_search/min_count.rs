@@ -3,7 +3,7 @@
 use super::{RemedyRequest, SearchContext};
 use crate::cycle::Trial;
 use crate::demand::{Demand, UnitPolicy};
-use crate::remedies::Remedy;
+use crate::explain::remedies::Remedy;
 
 /// The largest `minCount` with which the gang fits now.
 pub(super) fn lower_min_count(request: &RemedyRequest<'_>, context: &mut SearchContext<'_>) -> Option<Remedy> {

@@ -4,9 +4,9 @@ use types::Timestamp;
 
 use crate::decision::Unit;
 use crate::demand::pods::ExclusionReason;
-use crate::placement_report::PlacementReport;
-use crate::refusal::{Refusal, RefusalCause};
-use crate::remedies::RemedyStatus;
+use crate::explain::placement_report::PlacementReport;
+use crate::explain::refusal::{Refusal, RefusalCause};
+use crate::explain::remedies::RemedyStatus;
 
 /// How many domains the text of an explanation names.
 const MAX_DOMAINS: usize = 10;

@@ -5,7 +5,7 @@ use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, OccupiedDomains, TopologyId};
 use crate::cycle::Trial;
 use crate::demand::{Demand, DomainConstraint};
-use crate::remedies::Remedy;
+use crate::explain::remedies::Remedy;
 
 /// How many other keys are tried.
 const MAX_KEYS: usize = 4;

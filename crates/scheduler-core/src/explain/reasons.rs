@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
 use crate::demand::classes::{Class, ClassId, Classes};
 use crate::demand::{Demand, DomainConstraint, UnitPolicy};
+use crate::explain::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause};
 use crate::index::{ClassIndex, RefusingFilter};
 use crate::placement::place::UnitPlacement;
 use crate::placement::slots::{Region, RegionRanking};
 use crate::plugins::filters::{LoadAssumption, Reason};
-use crate::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause};
 
 /// What is missing, and where.
 #[derive(Debug)]

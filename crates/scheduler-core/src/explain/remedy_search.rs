@@ -16,10 +16,10 @@ use crate::cluster::{Cluster, NodeIndex};
 use crate::cycle::{self, Trial};
 use crate::demand::Demand;
 use crate::demand::classes::Classes;
+use crate::explain::refusal::{Refusal, RefusalCause};
+use crate::explain::remedies::{Remedy, RemedyReport, RootOwner};
 use crate::placement::search::SearchBudget;
 use crate::queue::UnitId;
-use crate::refusal::{Refusal, RefusalCause};
-use crate::remedies::{Remedy, RemedyReport, RootOwner};
 
 pub(crate) use blockers::BlockerPlan;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use types::views::ObjectKey;
 
 use crate::decision::Unit;
-use crate::remedies::RemedyStatus;
+use crate::explain::remedies::RemedyStatus;
 
 /// How many nodes a message names.
 const MAX_NODES: usize = 3;

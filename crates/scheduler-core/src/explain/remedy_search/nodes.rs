@@ -4,9 +4,9 @@ use super::{RemedyRequest, SearchContext};
 use crate::cluster::NodeIndex;
 use crate::demand::Demand;
 use crate::demand::classes::{Class, Requirement};
+use crate::explain::remedies::{Remedy, ResourceShortfall};
 use crate::placement::place::{self, PlacementOrder, UnitPlacement};
 use crate::placement::slots::{self, Region};
-use crate::remedies::{Remedy, ResourceShortfall};
 use crate::reservation::ClassSlots;
 
 /// The label whose value is different on every node.
