@@ -186,13 +186,13 @@ impl ClassIndex {
         self.refused_by[node.at()]
     }
 
-    /// The filter that refuses a node.
-    pub(crate) fn refusing_filter(&self, node: NodeIndex) -> Option<&Arc<dyn Filter>> {
-        self.refuser(node).filter().map(|at| &self.plugins.filters()[at])
+    /// The filter that refuses a node, with its position in the profile.
+    pub(crate) fn refusing_filter(&self, node: NodeIndex) -> Option<(usize, &Arc<dyn Filter>)> {
+        self.refuser(node).filter().map(|at| (at, &self.plugins.filters()[at]))
     }
 
     /// The filters and scores of this index.
-    pub(crate) fn plugins(&self) -> &Plugins {
+    pub(crate) fn plugins(&self) -> &Arc<Plugins> {
         &self.plugins
     }
 

@@ -38,11 +38,15 @@ pub use demand::pods::ExclusionReason;
 pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
 pub use explain::explanation::{QueueStatus, QueuedUnit, UnitExplanation};
 pub use explain::placement_report::{DomainChoice, NodeChoice, PlacementReport};
-pub use explain::refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
+pub use explain::refusal::{
+    DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause, RefusalReason,
+};
 pub use explain::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
 pub use explain::survey::Survey;
 pub use explain::{explanation, placement_report, refusal, remedies, survey};
-pub use plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
+pub use plugins::filters::{
+    BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginId, PluginKind, Reason,
+};
 pub use plugins::profile::Profile;
 pub use plugins::scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};
 pub use plugins::{declarations, profile};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{Condition, PodGroupView};
-use scheduler_core::{BUILT_IN_FILTERS, Reason, Refusal, RefusalCause, Unit};
+use scheduler_core::{BUILT_IN_FILTERS, PluginId, Refusal, RefusalCause, RefusalReason, Unit};
 
 use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 
@@ -49,7 +49,9 @@ impl RefusalMessage {
 fn obstacle(refusal: &Refusal) -> String {
     match (&refusal.cause, &refusal.unit) {
         (RefusalCause::DoesNotFit, _) if refusal.nodes_count == 0 => "there are no nodes".to_owned(),
-        (RefusalCause::DoesNotFit, Unit::Pod(_)) => refusal.reasons.0.keys().cloned().collect::<Vec<_>>().join(", "),
+        (RefusalCause::DoesNotFit, Unit::Pod(_)) => {
+            refusal.reasons.0.keys().map(|reason| reason.text.as_str()).collect::<Vec<_>>().join(", ")
+        }
         (RefusalCause::DoesNotFit, Unit::Group(_)) => {
             let (reasons, place) = match &refusal.nearest {
                 Some(domain) => (&domain.reasons, format!(" in one {}", short_key(&domain.key))),
@@ -58,9 +60,9 @@ fn obstacle(refusal: &Refusal) -> String {
             // One reason only, because the others change with every pod. It is that of the nodes that passed most filters:
             // what these lack is what is short. Nodes of another kind fail earlier, and are mostly more.
             let last = reasons.0.iter().max_by_key(|(reason, count)| (filter_stage(reason), **count, Reverse(*reason)));
-            match last.map(|(reason, _)| reason.strip_prefix("Insufficient ").ok_or(reason)) {
-                Some(Ok(resource)) => format!("not enough {resource}{place}"),
-                Some(Err(reason)) => format!("no node fits{place}: {}", reason.replacen("node(s)", "nodes", 1)),
+            match last {
+                Some((RefusalReason { resource: Some(resource), .. }, _)) => format!("not enough {resource}{place}"),
+                Some((reason, _)) => format!("no node fits{place}: {}", reason.text.replacen("node(s)", "nodes", 1)),
                 None => format!("no node fits{place}"),
             }
         }
@@ -71,15 +73,16 @@ fn obstacle(refusal: &Refusal) -> String {
 }
 
 /// Grows with the number of filters that a node passed that was refused for this reason.
-fn filter_stage(reason: &str) -> usize {
+fn filter_stage(reason: &RefusalReason) -> usize {
     let last = 2 * BUILT_IN_FILTERS.len();
-    match Reason::plugin_of(reason) {
+    let position = BUILT_IN_FILTERS.iter().position(|filter| filter.name == reason.plugin.name());
+    match &reason.plugin {
         // Reservations begin and end, and matter only if nothing else is short.
-        Some("Reservation") => last - 1,
-        // Not a filter, such as the topology, comes first.
-        Some(plugin) => BUILT_IN_FILTERS.iter().position(|filter| filter.name == plugin).map_or(0, |at| 2 * (at + 1)),
+        plugin if *plugin == PluginId::RESERVATION => last - 1,
+        // Not a filter.
+        plugin if *plugin == PluginId::TOPOLOGY => 0,
         // Custom filters come last.
-        None => last,
+        _ => position.map_or(last, |at| 2 * (at + 1)),
     }
 }
 
@@ -235,17 +238,25 @@ mod tests {
 
     #[test]
     fn the_obstacle_is_that_of_the_nodes_that_passed_most_filters() {
-        let selector = "node(s) didn't match Pod's node affinity/selector";
-        let (taint, gpu) = ("node(s) had untolerated taint(s)", "Insufficient nvidia.com/gpu");
+        let reason = |plugin: PluginId, text: &str| RefusalReason { text: text.to_owned(), plugin, resource: None };
+        let insufficient = |resource: &str| RefusalReason {
+            resource: Some(resource.to_owned()),
+            ..reason(PluginId::new("NodeResourcesFit"), &format!("Insufficient {resource}"))
+        };
+        let selector = &reason(PluginId::new("NodeAffinity"), "node(s) didn't match Pod's node affinity/selector");
+        let taint = &reason(PluginId::new("TaintToleration"), "node(s) had untolerated taint(s)");
+        let reserved = &reason(PluginId::RESERVATION, "node(s) were reserved for ns/g");
+        let custom = &reason(PluginId::new("SmokeDetector"), "node(s) were on fire");
+        let (cpu, gpu) = (&insufficient("cpu"), &insufficient("nvidia.com/gpu"));
         for (reasons, want) in [
             (vec![(selector, 90), (gpu, 10)], "not enough nvidia.com/gpu"),
             (vec![(taint, 90), (selector, 10)], "no node fits: nodes didn't match Pod's node affinity/selector"),
-            (vec![("Insufficient cpu", 8), (gpu, 10), (taint, 100)], "not enough nvidia.com/gpu"),
-            (vec![("node(s) were reserved for ns/g", 9), (gpu, 1)], "not enough nvidia.com/gpu"),
-            (vec![("node(s) were reserved for ns/g", 1), (taint, 9)], "no node fits: nodes were reserved for ns/g"),
-            (vec![("node(s) were on fire", 11), (gpu, 10)], "no node fits: nodes were on fire"),
+            (vec![(cpu, 8), (gpu, 10), (taint, 100)], "not enough nvidia.com/gpu"),
+            (vec![(reserved, 9), (gpu, 1)], "not enough nvidia.com/gpu"),
+            (vec![(reserved, 1), (taint, 9)], "no node fits: nodes were reserved for ns/g"),
+            (vec![(custom, 11), (gpu, 10)], "no node fits: nodes were on fire"),
         ] {
-            let reasons = Histogram(reasons.into_iter().map(|(text, count)| (text.to_owned(), count)).collect());
+            let reasons = Histogram(reasons.into_iter().map(|(reason, count)| (reason.clone(), count)).collect());
             let refusal = Refusal {
                 unit: Unit::Group(ObjectKey::new("ns", "g")),
                 cause: RefusalCause::DoesNotFit,

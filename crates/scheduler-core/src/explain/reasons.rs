@@ -9,11 +9,12 @@ use std::sync::Arc;
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
 use crate::demand::classes::{Class, ClassId, Classes};
 use crate::demand::{Demand, DomainConstraint, UnitPolicy};
-use crate::explain::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause};
+use crate::explain::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause, RefusalReason};
 use crate::index::{ClassIndex, RefusingFilter};
 use crate::placement::place::UnitPlacement;
 use crate::placement::slots::{Region, RegionRanking};
-use crate::plugins::filters::{LoadAssumption, Reason};
+use crate::plugins::Plugins;
+use crate::plugins::filters::{LoadAssumption, PluginId, Reason};
 
 /// What is missing, and where.
 #[derive(Debug)]
@@ -84,6 +85,7 @@ pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, c
     let can_fit_later = fits_when_empty(demand, cluster, classes);
     let topology = demand.constraint.as_ref().map(|constraint| constraint.topology);
     let (class, index) = classes.with_current_index(shortage.class, cluster);
+    let plugins = Arc::clone(index.plugins());
     let reasons = ClassReasons::of(topology, class, index, cluster);
     let nearest = match shortage.nearest {
         Some(Region::Domain(topology, domain)) => Some((topology, domain)),
@@ -109,11 +111,11 @@ pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, c
             fits_count: shortage.fits_count,
             missing_count: missing,
             nodes_count: reasons.domains[domain.at()].nodes_count,
-            reasons: reasons.domains[domain.at()].filled.to_histogram(cluster),
+            reasons: reasons.domains[domain.at()].filled.to_histogram(&plugins, cluster),
             pinned: !member_domains.is_empty(),
         }),
-        reasons: overall.to_histogram(cluster),
-        domains: reasons.report(member_domains, cluster),
+        reasons: overall.to_histogram(&plugins, cluster),
+        domains: reasons.report(member_domains, &plugins, cluster),
         proven: shortage.proven,
         can_fit_later,
         ..Refusal::new(demand.unit.clone(), demand.wanted_count(), demand.pods_count(), demand.placed_count)
@@ -217,24 +219,24 @@ impl ClassReasons {
             if self.topology.is_none() || nearest.is_some_and(|nearest| nearest.at() == at) {
                 overall.add_all(&domain.filled);
             } else if !member_domains.is_empty() {
-                overall.add(Reason::OTHER_DOMAIN, domain.nodes_count);
+                overall.add(ReasonSource::Topology, Reason::OTHER_DOMAIN, domain.nodes_count);
             } else {
                 overall.add_all(&domain.closed);
-                overall.add(Reason::DOMAIN_TOO_SMALL, domain.open_count);
+                overall.add(ReasonSource::Topology, Reason::DOMAIN_TOO_SMALL, domain.open_count);
             }
         }
-        overall.add(Reason::NO_TOPOLOGY_LABEL, self.unlabelled_count);
+        overall.add(ReasonSource::Topology, Reason::NO_TOPOLOGY_LABEL, self.unlabelled_count);
         overall
     }
 
     /// Every domain that the unit may use: those of placed members, or all.
-    fn report(&mut self, member_domains: &[DomainId], cluster: &Cluster) -> Arc<[DomainReport]> {
+    fn report(&mut self, member_domains: &[DomainId], plugins: &Plugins, cluster: &Cluster) -> Arc<[DomainReport]> {
         let Some(topology) = self.topology.map(|id| cluster.topology(id)) else { return Arc::from([]) };
         let report_of = |domain: DomainId, reasons: &DomainReasons| DomainReport {
             value: cluster.names.text(topology.value(domain)).to_string(),
             nodes_count: reasons.nodes_count,
             slots_count: reasons.slots,
-            reasons: reasons.filled.to_histogram(cluster),
+            reasons: reasons.filled.to_histogram(plugins, cluster),
         };
         if !member_domains.is_empty() {
             return member_domains.iter().map(|domain| report_of(*domain, &self.domains[domain.at()])).collect();
@@ -256,54 +258,82 @@ impl DomainReasons {
         self.slots += u64::from(slots);
         self.open_count += usize::from(slots > 0);
         if index.refuser(node) == RefusingFilter::RESERVATION {
-            self.closed.add(Reason::RESERVED, 1);
-            self.filled.add(Reason::RESERVED, 1);
+            self.closed.add(ReasonSource::Reservation, Reason::RESERVED, 1);
+            self.filled.add(ReasonSource::Reservation, Reason::RESERVED, 1);
             return;
         }
         match index.refusing_filter(node) {
-            Some(filter) => filter.reasons(class, cluster.node_ref(node), 0, &mut |reason| {
-                self.closed.add(reason, 1);
-                self.filled.add(reason, 1);
+            Some((at, filter)) => filter.reasons(class, cluster.node_ref(node), 0, &mut |reason| {
+                self.closed.add(ReasonSource::Filter(at), reason, 1);
+                self.filled.add(ReasonSource::Filter(at), reason, 1);
             }),
             // No filter refuses the node, so only counted filters can refuse it once its slots are used.
             None => {
                 let mut is_full = false;
-                for (_, filter) in index.plugins().counted_filters() {
+                for (at, filter) in index.plugins().counted_filters() {
                     if filter.slots(class, cluster.node_ref(node), LoadAssumption::Now) <= slots {
-                        filter.reasons(class, cluster.node_ref(node), slots, &mut |reason| self.filled.add(reason, 1));
+                        let source = ReasonSource::Filter(at);
+                        let add = &mut |reason| self.filled.add(source, reason, 1);
+                        filter.reasons(class, cluster.node_ref(node), slots, add);
                         is_full = true;
                     }
                 }
                 if !is_full && cluster.enforces_reservation() {
-                    self.filled.add(Reason::RESERVED, 1);
+                    self.filled.add(ReasonSource::Reservation, Reason::RESERVED, 1);
                 }
             }
         }
     }
 }
 
+/// What refuses nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReasonSource {
+    /// The filter at this position in the profile.
+    Filter(usize),
+    Topology,
+    Reservation,
+}
+
+impl ReasonSource {
+    fn plugin(self, plugins: &Plugins) -> PluginId {
+        match self {
+            ReasonSource::Filter(at) => PluginId::new(plugins.filters()[at].name().to_owned()),
+            ReasonSource::Topology => PluginId::TOPOLOGY,
+            ReasonSource::Reservation => PluginId::RESERVATION,
+        }
+    }
+}
+
 /// How many nodes each reason refused. A node that lacks two resources counts for both.
 #[derive(Clone, Debug, Default)]
-struct ReasonTally(Vec<(Reason, usize)>);
+struct ReasonTally(Vec<(ReasonSource, Reason, usize)>);
 
 impl ReasonTally {
-    fn add(&mut self, reason: Reason, nodes_count: usize) {
+    fn add(&mut self, source: ReasonSource, reason: Reason, nodes_count: usize) {
         if nodes_count == 0 {
             return;
         }
-        match self.0.iter_mut().find(|(existing, _)| *existing == reason) {
-            Some((_, count)) => *count += nodes_count,
-            None => self.0.push((reason, nodes_count)),
+        let is_same =
+            |(other_source, other, _): &&mut (ReasonSource, Reason, usize)| *other_source == source && *other == reason;
+        match self.0.iter_mut().find(is_same) {
+            Some((_, _, count)) => *count += nodes_count,
+            None => self.0.push((source, reason, nodes_count)),
         }
     }
 
     fn add_all(&mut self, other: &ReasonTally) {
-        for (reason, count) in &other.0 {
-            self.add(*reason, *count);
+        for (source, reason, count) in &other.0 {
+            self.add(*source, *reason, *count);
         }
     }
 
-    fn to_histogram(&self, cluster: &Cluster) -> Histogram {
-        Histogram(self.0.iter().map(|(reason, count)| (reason.text(cluster), *count)).collect())
+    fn to_histogram(&self, plugins: &Plugins, cluster: &Cluster) -> Histogram {
+        let reason = |source: ReasonSource, reason: Reason| RefusalReason {
+            text: reason.text(cluster),
+            plugin: source.plugin(plugins),
+            resource: reason.resource().map(|resource| cluster.resource_name(resource).to_owned()),
+        };
+        Histogram(self.0.iter().map(|(source, kind, count)| (reason(*source, *kind), *count)).collect())
     }
 }

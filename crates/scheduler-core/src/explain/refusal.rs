@@ -7,6 +7,7 @@ use types::views::ObjectKey;
 
 use crate::decision::Unit;
 use crate::explain::remedies::RemedyStatus;
+use crate::plugins::filters::PluginId;
 
 /// How many nodes a message names.
 const MAX_NODES: usize = 3;
@@ -172,7 +173,18 @@ pub struct DomainReport {
 
 /// How many nodes each reason refuses; a node can have several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Histogram(pub BTreeMap<String, usize>);
+pub struct Histogram(pub BTreeMap<RefusalReason, usize>);
+
+/// Why nodes are refused. Orders by its text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RefusalReason {
+    /// The text that follows a number of nodes, in kube-scheduler's words. For people: code reads the other fields.
+    pub text: String,
+    /// The plugin that refuses the nodes.
+    pub plugin: PluginId,
+    /// The resource of which they have too little, if that is the reason.
+    pub resource: Option<String>,
+}
 
 impl Refusal {
     pub(crate) fn new(unit: Unit, wanted_count: usize, pods_count: usize, placed_count: usize) -> Refusal {
@@ -262,7 +274,8 @@ impl Refusal {
         if self.nodes_count == 0 {
             return "no nodes available to schedule pods".to_owned();
         }
-        let mut counts: Vec<_> = self.reasons.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let mut counts: Vec<_> =
+            self.reasons.0.iter().map(|(reason, count)| format!("{count} {}", reason.text)).collect();
         counts.sort_unstable();
         let (fit, wanted) = (self.placed_count + self.fits_count, self.wanted_count);
         // If some pods fit, the group is refused, and no node alone would help a pod of it.
@@ -299,13 +312,23 @@ impl Refusal {
 }
 
 impl Histogram {
+    /// The number of nodes by text.
+    pub fn by_text(&self) -> BTreeMap<String, usize> {
+        self.0.iter().map(|(reason, count)| (reason.text.clone(), *count)).collect()
+    }
+
+    /// Whether some node has too little of a resource.
+    pub fn lacks(&self, resource: &str) -> bool {
+        self.0.keys().any(|reason| reason.resource.as_deref() == Some(resource))
+    }
+
     /// `Insufficient cpu on 2 of 8 nodes, 1 of 8 nodes were unschedulable`: most nodes first.
     pub fn describe(&self, nodes_count: usize) -> String {
         let mut entries: Vec<_> = self.0.iter().collect();
-        entries.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), reason.as_str()));
-        let text = |(reason, count): (&String, &usize)| match reason.strip_prefix("node(s) ") {
+        entries.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), *reason));
+        let text = |(reason, count): (&RefusalReason, &usize)| match reason.text.strip_prefix("node(s) ") {
             Some(rest) => format!("{count} of {nodes_count} nodes {rest}"),
-            None => format!("{reason} on {count} of {nodes_count} nodes"),
+            None => format!("{} on {count} of {nodes_count} nodes", reason.text),
         };
         entries.into_iter().map(text).collect::<Vec<_>>().join(", ")
     }

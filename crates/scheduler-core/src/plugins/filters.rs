@@ -11,6 +11,7 @@ mod node_unschedulable;
 mod resources;
 mod taints;
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -37,54 +38,29 @@ pub struct BuiltInFilter {
     pub name: &'static str,
     /// Whether kube-scheduler's plugin needs its preFilter for its filter.
     pub needs_pre_filter: bool,
-    /// The reasons it gives, except that a resource is insufficient.
-    reasons: &'static [Reason],
     pub(crate) new: fn(&PluginArgs, &mut Cluster) -> Arc<dyn Filter>,
 }
 
 /// All built-in filters, in the order they are applied: static ones, then counted ones. Profiles, configuration and
 /// reports take names and order from here.
 pub static BUILT_IN_FILTERS: &[BuiltInFilter] = &[
-    BuiltInFilter {
-        name: "NodeName",
-        needs_pre_filter: false,
-        reasons: &[Reason::NODE_NAME],
-        new: |_, _| Arc::new(NodeName),
-    },
-    BuiltInFilter {
-        name: "NodeUnschedulable",
-        needs_pre_filter: false,
-        reasons: &[Reason::UNSCHEDULABLE],
-        new: |_, _| Arc::new(NodeUnschedulable),
-    },
-    BuiltInFilter {
-        name: "TaintToleration",
-        needs_pre_filter: false,
-        reasons: &[Reason::TAINTS],
-        new: |_, _| Arc::new(Taints),
-    },
+    BuiltInFilter { name: "NodeName", needs_pre_filter: false, new: |_, _| Arc::new(NodeName) },
+    BuiltInFilter { name: "NodeUnschedulable", needs_pre_filter: false, new: |_, _| Arc::new(NodeUnschedulable) },
+    BuiltInFilter { name: "TaintToleration", needs_pre_filter: false, new: |_, _| Arc::new(Taints) },
     BuiltInFilter {
         name: "NodeAffinity",
         needs_pre_filter: true,
-        reasons: &[Reason::NODE_AFFINITY, Reason::ADDED_AFFINITY],
         new: |args, cluster| Arc::new(NodeAffinity::of(&args.node_affinity, cluster)),
     },
     BuiltInFilter {
         name: "NodeDeclaredFeatures",
         needs_pre_filter: true,
-        reasons: &[Reason::DECLARED_FEATURES],
         new: |_, cluster| Arc::new(NodeDeclaredFeatures::of(cluster)),
     },
-    BuiltInFilter {
-        name: "NodePorts",
-        needs_pre_filter: true,
-        reasons: &[Reason::HOST_PORTS],
-        new: |_, _| Arc::new(HostPorts),
-    },
+    BuiltInFilter { name: "NodePorts", needs_pre_filter: true, new: |_, _| Arc::new(HostPorts) },
     BuiltInFilter {
         name: "NodeResourcesFit",
         needs_pre_filter: true,
-        reasons: &[Reason::TOO_MANY_PODS],
         new: |args, _| Arc::new(NodeResourcesFit::of(&args.fit)),
     },
 ];
@@ -161,6 +137,28 @@ pub enum LoadAssumption {
     Empty,
 }
 
+/// A plugin, by its name in configuration, metrics and explanations. It is kube-scheduler's, if it has the plugin.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PluginId(Cow<'static, str>);
+
+impl PluginId {
+    /// The choice of a topology domain.
+    pub const TOPOLOGY: PluginId = PluginId(Cow::Borrowed("TopologyPlacementGenerator"));
+    /// Reservations for starved units.
+    // Upstream: there are no reservations, and so no name for them.
+    pub const RESERVATION: PluginId = PluginId(Cow::Borrowed("Reservation"));
+
+    /// The plugin with this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> PluginId {
+        PluginId(name.into())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Why a node is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reason(ReasonKind);
@@ -171,9 +169,6 @@ enum ReasonKind {
     Insufficient(ResourceId),
     Reserved,
 }
-
-/// Prefix of the reason of a reserved node.
-const RESERVED_FOR: &str = "node(s) were reserved for ";
 
 /// Texts are those of kube-scheduler (facts: scheduler 7.3).
 impl Reason {
@@ -202,23 +197,6 @@ impl Reason {
         Reason(ReasonKind::Text(text))
     }
 
-    /// The plugin with a reason of this text, by kube-scheduler's name for it; none for a custom filter.
-    pub fn plugin_of(text: &str) -> Option<&'static str> {
-        if text.starts_with("Insufficient ") {
-            return Some("NodeResourcesFit");
-        }
-        // Upstream: there are no reservations, and so no name for them.
-        if text.starts_with(RESERVED_FOR) {
-            return Some("Reservation");
-        }
-        let has_text = |reason: &Reason| matches!(reason.0, ReasonKind::Text(other) if other == text);
-        if [Reason::NO_TOPOLOGY_LABEL, Reason::DOMAIN_TOO_SMALL, Reason::OTHER_DOMAIN].iter().any(has_text) {
-            return Some("TopologyPlacementGenerator");
-        }
-        let filter = BUILT_IN_FILTERS.iter().find(|filter| filter.reasons.iter().any(has_text));
-        filter.map(|filter| filter.name)
-    }
-
     pub(crate) fn insufficient(resource: ResourceId) -> Reason {
         Reason(ReasonKind::Insufficient(resource))
     }
@@ -227,7 +205,15 @@ impl Reason {
         match self.0 {
             ReasonKind::Text(text) => text.to_owned(),
             ReasonKind::Insufficient(resource) => format!("Insufficient {}", cluster.resource_name(resource)),
-            ReasonKind::Reserved => format!("{RESERVED_FOR}{}", cluster.reserved_for()),
+            ReasonKind::Reserved => format!("node(s) were reserved for {}", cluster.reserved_for()),
+        }
+    }
+
+    /// The resource of which the node has too little, if that is the reason.
+    pub(crate) fn resource(self) -> Option<ResourceId> {
+        match self.0 {
+            ReasonKind::Insufficient(resource) => Some(resource),
+            ReasonKind::Text(_) | ReasonKind::Reserved => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::text_cluster::TextCluster;
 use crate::cluster::NodeRef;
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
-use crate::plugins::filters::{Filter, LoadAssumption, PluginKind, Reason};
+use crate::plugins::filters::{Filter, LoadAssumption, PluginId, PluginKind, Reason};
 use crate::queue::cluster_events::ClusterEvents;
 use crate::{Config, Profile};
 
@@ -211,7 +211,7 @@ fn a_unit_blocked_only_by_a_reservation_gets_its_end_as_remedy() {
     let (_, refusal) = reports.iter().find(|(unit, _)| unit.key().name == "h").unwrap();
     assert_snapshot!(refusal.as_ref().unwrap().message(), @"gang of 2 does not fit: 0 of 2 pods fit (2 more needed; 2 of 2 nodes were reserved for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest); remedy: wait until the reservation for ns/g ends, 1970-01-01T00:06:00Z at the latest");
     let reasons = &refusal.as_ref().unwrap().reasons;
-    assert!(reasons.0.keys().all(|reason| Reason::plugin_of(reason) == Some("Reservation")));
+    assert!(reasons.0.keys().all(|reason| reason.plugin == PluginId::RESERVATION));
     // Four would not fit without it either.
     world.apply("group i gang minCount=4 pods=4 gpu=1");
     world.decide();

@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use runtime::Cache;
-use scheduler_core::{Reason, Refusal, RefusalCause, Unit};
+use scheduler_core::{PluginId, Refusal, RefusalCause, Unit};
 
 use crate::handle::SchedulerHandle;
 
@@ -27,7 +27,7 @@ impl UnschedulableCollector {
     }
 
     /// Pending pods by plugin and profile. A pod counts for each plugin that refuses it.
-    fn counts(&self) -> BTreeMap<(&'static str, String), i64> {
+    fn counts(&self) -> BTreeMap<(PluginId, String), i64> {
         let mut counts = BTreeMap::new();
         let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((handle, pods)) = watched else { return counts };
@@ -54,21 +54,21 @@ fn profile(unit: &Unit, pods: &Cache<PodView>) -> String {
 }
 
 /// The plugins that refuse a unit, by kube-scheduler's names.
-fn plugins(refusal: &Refusal) -> Vec<&'static str> {
-    let mut plugins: Vec<&'static str> = match &refusal.cause {
-        RefusalCause::DoesNotFit => {
-            refusal.reasons.0.keys().map(|reason| Reason::plugin_of(reason).unwrap_or("other")).collect()
+fn plugins(refusal: &Refusal) -> Vec<PluginId> {
+    let mut plugins: Vec<PluginId> = match &refusal.cause {
+        RefusalCause::DoesNotFit => refusal.reasons.0.keys().map(|reason| reason.plugin.clone()).collect(),
+        RefusalCause::NoDomain { .. } | RefusalCause::MembersSplit { .. } => vec![PluginId::TOPOLOGY],
+        RefusalCause::Gated => vec![PluginId::new("SchedulingGates")],
+        RefusalCause::UnsupportedTerms { fields } => {
+            fields.iter().map(|field| PluginId::new(plugin_for(field))).collect()
         }
-        RefusalCause::NoDomain { .. } | RefusalCause::MembersSplit { .. } => vec!["TopologyPlacementGenerator"],
-        RefusalCause::Gated => vec!["SchedulingGates"],
-        RefusalCause::UnsupportedTerms { fields } => fields.iter().map(|field| plugin_for(field)).collect(),
         RefusalCause::Incomplete
         | RefusalCause::NoPodGroup
         | RefusalCause::NoParent { .. }
         | RefusalCause::ParentNotBasic { .. }
         | RefusalCause::ParentCycle { .. }
         | RefusalCause::OtherOwner { .. }
-        | RefusalCause::PriorityMismatch { .. } => vec!["GangScheduling"],
+        | RefusalCause::PriorityMismatch { .. } => vec![PluginId::new("GangScheduling")],
     };
     plugins.sort_unstable();
     plugins.dedup();
@@ -91,7 +91,7 @@ impl Collector for UnschedulableCollector {
         let (name, help) = ("scheduler_unschedulable_pods", "Pending pods, by the plugins that refuse them");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for ((plugin, profile), count) in self.counts() {
-            let labels = [("plugin", plugin), ("profile", profile.as_str())];
+            let labels = [("plugin", plugin.name()), ("profile", profile.as_str())];
             ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
         }
         Ok(())

@@ -135,7 +135,7 @@ fn refusal_report(refusal: &Refusal) -> RefusalReport {
         value: domain.value.clone(),
         nodes: domain.nodes_count,
         fits: domain.slots_count,
-        reasons: domain.reasons.0.clone(),
+        reasons: domain.reasons.by_text(),
     });
     let found = match &refusal.remedies {
         RemedyStatus::Found(report) => Some(report),
@@ -152,7 +152,7 @@ fn refusal_report(refusal: &Refusal) -> RefusalReport {
         nodes: refusal.nodes_count,
         proven: refusal.proven,
         can_fit_later: refusal.can_fit_later,
-        reasons: refusal.reasons.0.clone(),
+        reasons: refusal.reasons.by_text(),
         nearest: refusal.nearest.as_ref().map(nearest_domain),
         domains: domains.collect(),
         remedies: found.map(|report| report.remedies.iter().map(remedy_item).collect()),
@@ -168,7 +168,7 @@ fn nearest_domain(nearest: &NearestDomain) -> NearestDomainReport {
         fits: nearest.fits_count,
         missing: nearest.missing_count,
         pinned: nearest.pinned,
-        reasons: nearest.reasons.0.clone(),
+        reasons: nearest.reasons.by_text(),
     }
 }
 

@@ -113,7 +113,7 @@ pub(super) fn larger_nodes(request: &RemedyRequest<'_>, context: &mut SearchCont
             let present = cluster.indices().filter(|node| cluster.node(*node).present);
             let largest = present.map(|node| cluster.allocatable(*resource, node)).max().unwrap_or(0);
             // A profile may ignore a resource; then no reason names it.
-            let is_a_reason = request.refusal.reasons.0.contains_key(&format!("Insufficient {name}"));
+            let is_a_reason = request.refusal.reasons.lacks(name);
             let is_listed = shortfalls.iter().any(|listed| listed.resource == name && listed.wanted >= *wanted);
             if *wanted > largest && is_a_reason && !is_listed {
                 shortfalls.retain(|listed| listed.resource != name);
