@@ -38,7 +38,7 @@ pub struct Args {
     clients: usize,
     /// The longest life of a server, in milliseconds
     #[arg(long, default_value_t = 2000)]
-    life_ms_max: u64,
+    max_life_ms: u64,
     /// The program to kill
     #[arg(long)]
     phalanx: PathBuf,
@@ -147,7 +147,7 @@ impl CrashTest<'_> {
 
     /// All clients work until the server is killed.
     async fn work_until_killed(&mut self, up: UpProcess) -> anyhow::Result<()> {
-        let life = Duration::from_millis(self.random.below(self.args.life_ms_max));
+        let life = Duration::from_millis(self.random.below(self.args.max_life_ms));
         let share = self.args.jobs.div_ceil(self.args.clients.max(1));
         let mut clients = Vec::new();
         for _ in &self.submitters {
