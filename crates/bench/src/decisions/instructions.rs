@@ -19,17 +19,20 @@ const TOLERANCE_PERCENT: f64 = 10.0;
 
 /// Counts one case or all, and compares them with the counts in `recorded`, if given.
 pub fn run(case: Option<&str>, recorded: Option<&Path>) -> anyhow::Result<()> {
-    let known = recorded.map(read).transpose()?;
+    let known = recorded.map(RecordedCounts::read).transpose()?;
+    let version = valgrind_version()?;
+    println!("{version}");
     println!("case                        of next  per decision       per pod    of observe");
     let mut deviations = Vec::new();
     for name in case.map_or(CASES.to_vec(), |case| vec![case]) {
         let count = InstructionCount::measure(&name.parse()?)?;
         println!("{}", count.line());
-        deviations.extend(known.as_ref().and_then(|known| count.differs_from(known.get(name))));
+        deviations.extend(known.as_ref().and_then(|known| count.differs_from(known.counts.get(name))));
     }
+    let hint = known.and_then(|known| known.version_hint(&version)).unwrap_or_default();
     ensure!(
         deviations.is_empty(),
-        "{}\nif the change is intended, write the new counts to {}",
+        "{}\n{hint}if the change is intended, write the new counts to {}",
         deviations.join("\n"),
         recorded.unwrap_or(Path::new("the file")).display()
     );
@@ -82,18 +85,53 @@ fn count(case: &SchedulingCase, function: &str) -> anyhow::Result<u64> {
     Ok(count)
 }
 
-/// Recorded counts: lines of a case, the instructions of `next` and those of `observe`; `#` starts a comment.
-fn read(file: &Path) -> anyhow::Result<BTreeMap<String, [u64; 2]>> {
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let lines =
-        text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
-    let read = |line: &str| {
-        let mut words = line.split_whitespace();
-        let case = words.next()?.to_owned();
-        let counts = [words.next()?.parse().ok()?, words.next()?.parse().ok()?];
-        Some((case, counts))
-    };
-    lines.map(|line| read(line).with_context(|| format!("{line:?} is not a case and two counts"))).collect()
+/// The installed version, such as `valgrind-3.19.0`.
+fn valgrind_version() -> anyhow::Result<String> {
+    let output =
+        Command::new("valgrind").arg("--version").output().context("running valgrind, which must be installed")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The file with the recorded counts.
+struct RecordedCounts {
+    /// The instructions of `next` and of `observe`, by case.
+    counts: BTreeMap<String, [u64; 2]>,
+    /// The valgrind that counted them, as a comment of the file names it.
+    version: Option<String>,
+}
+
+impl RecordedCounts {
+    fn read(file: &Path) -> anyhow::Result<RecordedCounts> {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        RecordedCounts::parse(&text)
+    }
+
+    /// Lines of a case, the instructions of `next` and those of `observe`; `#` starts a comment.
+    fn parse(text: &str) -> anyhow::Result<RecordedCounts> {
+        let lines =
+            text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()).filter(|line| !line.is_empty());
+        let read = |line: &str| {
+            let mut words = line.split_whitespace();
+            let case = words.next()?.to_owned();
+            let counts = [words.next()?.parse().ok()?, words.next()?.parse().ok()?];
+            Some((case, counts))
+        };
+        let counts = lines
+            .map(|line| read(line).with_context(|| format!("{line:?} is not a case and two counts")))
+            .collect::<anyhow::Result<_>>()?;
+        let comments = text.lines().filter_map(|line| line.split_once('#')).flat_map(|(_, comment)| {
+            comment.split(|letter: char| !(letter.is_alphanumeric() || letter == '-' || letter == '.'))
+        });
+        let version = comments.map(|word| word.trim_end_matches('.')).find(|word| word.starts_with("valgrind-"));
+        Ok(RecordedCounts { counts, version: version.map(str::to_owned) })
+    }
+
+    /// A line for counts that differ although the program may be the same.
+    fn version_hint(&self, version: &str) -> Option<String> {
+        let recorded = self.version.as_deref().unwrap_or("an unknown version of valgrind");
+        let hint = format!("this is {version}, the counts are of {recorded}: that alone can change them\n");
+        (recorded != version).then_some(hint)
+    }
 }
 
 #[cfg(test)]
@@ -110,5 +148,24 @@ mod tests {
             assert_eq!(count.differs_from(Some(&recorded)).is_some(), is_off, "{recorded:?}");
         }
         assert!(count.differs_from(None).is_some());
+    }
+    #[test]
+    fn another_valgrind_is_named_where_counts_differ() {
+        let text = "# Instructions (x86-64, valgrind-3.19.0).\ngang-3x3 1000 500 # a comment\n";
+        let recorded = RecordedCounts::parse(text).expect("a case");
+        assert_eq!(recorded.counts["gang-3x3"], [1_000, 500]);
+        assert_eq!(recorded.version_hint("valgrind-3.19.0"), None);
+        let hint = recorded.version_hint("valgrind-3.24.0").expect("another version");
+        assert!(hint.contains("this is valgrind-3.24.0, the counts are of valgrind-3.19.0"), "{hint}");
+        let unknown = RecordedCounts::parse("gang-3x3 1000 500").expect("a case");
+        assert!(unknown.version_hint("valgrind-3.24.0").expect("no version").contains("unknown"));
+        assert!(RecordedCounts::parse("gang-3x3 1000").is_err());
+    }
+
+    #[test]
+    fn the_recorded_counts_name_their_valgrind() {
+        let recorded = RecordedCounts::parse(include_str!("instructions.txt")).expect("cases and counts");
+        assert!(recorded.version.is_some());
+        assert!(CASES.iter().all(|case| recorded.counts.contains_key(*case)));
     }
 }
