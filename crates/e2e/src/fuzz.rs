@@ -52,7 +52,7 @@ pub fn run_all_targets(seconds: u64, seed: &str) -> anyhow::Result<u64> {
 fn run_targets(targets: &[String], seconds: u64, seed: &str) -> anyhow::Result<u64> {
     let folder = supervisor::repository_root()?.join("fuzz");
     let targets = select_targets(targets, &fuzz_targets(&folder)?)?;
-    check_nightly()?;
+    eprintln!("{}", nightly_version()?);
     let fuzzer = Fuzzer { program: cargo_fuzz()?, folder };
     for target in &targets {
         eprintln!("building {target}");
@@ -99,11 +99,13 @@ fn select_targets(named: &[String], known: &BTreeSet<String>) -> anyhow::Result<
     Ok(if named.is_empty() { known.iter().cloned().collect() } else { named.to_vec() })
 }
 
-fn check_nightly() -> anyhow::Result<()> {
-    let version = nightly(Path::new("rustc")).arg("--version").output();
-    let is_there = version.is_ok_and(|output| output.status.success());
-    ensure!(is_there, "fuzzing needs a nightly compiler: rustup toolchain install nightly --profile minimal");
-    Ok(())
+/// The installed nightly compiler as it names itself: `rustc 1.97.0-nightly (e50aa6fba 2026-05-19)`. It is not pinned, so
+/// a recorded run names it.
+pub fn nightly_version() -> anyhow::Result<String> {
+    let output = nightly(Path::new("rustc")).arg("--version").output().ok().filter(|output| output.status.success());
+    let output =
+        output.context("fuzzing needs a nightly compiler: rustup toolchain install nightly --profile minimal")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// A command on the nightly toolchain. The variables of the pinned toolchain, which runs this task, are removed.

@@ -171,6 +171,8 @@ fn run_step(
 ) -> (LongRecord, anyhow::Result<()>) {
     let start = Instant::now();
     let mut summary = LongRecord { step: step.name(), passed: true, ..LongRecord::default() };
+    // Without a nightly compiler the step itself fails, with the command that installs one.
+    summary.compiler = (step == LongStep::Fuzz).then(fuzz::nightly_version).and_then(Result::ok);
     let Some(batch_seeds) = step.batch_seeds() else {
         let result = step.run(0, record);
         summary.passed = result.is_ok();

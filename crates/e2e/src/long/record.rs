@@ -16,8 +16,8 @@ const TABLE_HEAD: &str = "\
 
 `cargo xtask long --record` runs the steps that are too long for CI and writes this table from [long-runs.yaml](long-runs.yaml). Each run continues with the seeds after the last recorded one. `--only STEP --seed N` repeats a seed.
 
-| step | commit | seeds | cases | result |
-| --- | --- | --- | --- | --- |
+| step | commit | compiler | seeds | cases | result |
+| --- | --- | --- | --- | --- | --- |
 ";
 
 /// One run of one step.
@@ -28,6 +28,9 @@ pub struct LongRecord {
     pub step: String,
     /// The commit that was tested.
     pub commit: String,
+    /// The compiler, if it is not the pinned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiler: Option<String>,
     /// The seeds; none for a step that enumerates its cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<SeedRange>,
@@ -71,12 +74,13 @@ pub fn next_seed(records: &[LongRecord], step: &str) -> Option<u64> {
     last.failed_seed.or(last.seeds.map(|seeds| seeds.last + 1))
 }
 
-/// Extends the last record of the step if the seeds follow each other on the same commit; otherwise appends.
+/// Extends the last record of the step if the seeds follow each other on the same commit and compiler; otherwise appends.
 fn merge(mut records: Vec<LongRecord>, record: LongRecord) -> Vec<LongRecord> {
     let last = records.iter_mut().rfind(|other| other.step == record.step);
     if let Some(last) = last
         && let (Some(seeds), Some(added)) = (&mut last.seeds, record.seeds)
-        && (last.commit == record.commit && last.passed && record.passed && seeds.last + 1 == added.first)
+        && (last.commit == record.commit && last.compiler == record.compiler)
+        && (last.passed && record.passed && seeds.last + 1 == added.first)
     {
         seeds.last = added.last;
         last.cases = last.cases.zip(record.cases).map(|(before, added)| before + added);
@@ -99,7 +103,8 @@ fn parse(yaml: &str) -> anyhow::Result<Vec<LongRecord>> {
 
 fn table(records: &[LongRecord]) -> anyhow::Result<String> {
     let mut table = TABLE_HEAD.to_owned();
-    for LongRecord { step, commit, seeds, cases, passed, failed_seed } in records {
+    for LongRecord { step, commit, compiler, seeds, cases, passed, failed_seed } in records {
+        let compiler = compiler.as_deref().unwrap_or("pinned");
         let seeds = seeds.map_or("all".to_owned(), |seeds| format!("{} to {}", seeds.first, seeds.last));
         let cases = cases.map_or(String::new(), |cases| cases.to_string());
         let result = match (passed, failed_seed) {
@@ -107,7 +112,7 @@ fn table(records: &[LongRecord]) -> anyhow::Result<String> {
             (false, Some(seed)) => format!("failed at seed {seed}"),
             (false, None) => "failed".to_owned(),
         };
-        writeln!(table, "| {step} | {commit} | {seeds} | {cases} | {result} |")?;
+        writeln!(table, "| {step} | {commit} | {compiler} | {seeds} | {cases} | {result} |")?;
     }
     Ok(table)
 }
@@ -121,6 +126,7 @@ mod tests {
         LongRecord {
             step: step.to_owned(),
             commit: commit.to_owned(),
+            compiler: None,
             seeds: Some(SeedRange { first, last }),
             cases: Some(10),
             passed: true,
@@ -138,6 +144,17 @@ mod tests {
         assert_eq!(next_seed(&records, "api"), Some(9));
         assert_eq!(next_seed(&records, "cron"), Some(3));
         assert_eq!(next_seed(&records, "oracles"), None);
+        assert_eq!(parse(&yaml(&records).unwrap()).unwrap(), records);
+    }
+
+    #[test]
+    fn runs_of_different_compilers_are_separate_records() {
+        let nightly =
+            |first, date: &str| LongRecord { compiler: Some(date.to_owned()), ..record("fuzz", "a", first, first) };
+        let records = [nightly(2, "nightly-1"), nightly(3, "nightly-1"), nightly(4, "nightly-2")];
+        let records = records.into_iter().fold(Vec::new(), merge);
+        assert_eq!(records.iter().map(|record| record.cases).collect::<Vec<_>>(), [Some(20), Some(10)]);
+        assert!(table(&records).unwrap().contains("| fuzz | a | nightly-2 | 4 to 4 |"));
         assert_eq!(parse(&yaml(&records).unwrap()).unwrap(), records);
     }
 
