@@ -1,5 +1,6 @@
 //! Project rules that no compiler checks: layering, module docs, lengths, banned calls, a current codemap.
 
+mod codemap; // every crate and every file that ARCHITECTURE.md names
 mod kind_lists; // one registry of kinds and no second list
 mod type_names; // type names are nouns, each for at most two types
 
@@ -132,18 +133,20 @@ pub fn run() -> anyhow::Result<()> {
     let mut findings = check_layering(&root)?;
     let mut types = TypeNames::default();
     let kind_names = kind_lists::kind_names(&fs::read_to_string(root.join(kind_lists::REGISTRY))?);
-    for file in tracked_files(&root)? {
+    let files = tracked_files(&root)?;
+    for file in &files {
         if file.extension().is_some_and(|extension| extension == "rs") {
-            findings.extend(check_rust_file(&root, &file, &mut types)?);
-            let text = fs::read_to_string(root.join(&file))?;
+            findings.extend(check_rust_file(&root, file, &mut types)?);
+            let text = fs::read_to_string(root.join(file))?;
             findings.extend(kind_lists::findings(&file.to_string_lossy(), code_before_tests(&text), &kind_names));
         }
         if file.extension().is_some_and(|extension| extension == "md") {
-            findings.extend(dead_links(&root, &file)?);
+            findings.extend(dead_links(&root, file)?);
         }
     }
     findings.extend(types.findings());
-    findings.extend(check_codemap(&root)?);
+    let files: Vec<String> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+    findings.extend(codemap::findings(&fs::read_to_string(root.join("ARCHITECTURE.md"))?, &files));
     if findings.is_empty() {
         println!("tidy: no findings");
         return Ok(());
@@ -291,27 +294,6 @@ fn dead_links(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
             let is_local = !target.is_empty() && !target.contains("://") && !target.contains(' ');
             if is_local && !folder.join(target).exists() {
                 findings.push(format!("{}:{}: dead link {target}", file.display(), number + 1));
-            }
-        }
-    }
-    Ok(findings)
-}
-
-/// Every crate has a section with promises and limits in ARCHITECTURE.md.
-fn check_codemap(root: &Path) -> anyhow::Result<Vec<String>> {
-    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
-    let mut findings = Vec::new();
-    for name in LAYERS {
-        let heading = format!("### `{name}`");
-        let Some(start) = text.find(&heading) else {
-            findings.push(format!("ARCHITECTURE.md: no paragraph {heading}"));
-            continue;
-        };
-        let rest = &text[start + heading.len()..];
-        let paragraph = rest.find("\n##").map_or(rest, |end| &rest[..end]);
-        for word in ["**Promises**", "**Never**"] {
-            if !paragraph.contains(word) {
-                findings.push(format!("ARCHITECTURE.md: {heading} lacks {word}"));
             }
         }
     }
