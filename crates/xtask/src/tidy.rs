@@ -2,6 +2,7 @@
 
 mod codemap; // every crate and every file that ARCHITECTURE.md names
 mod kind_lists; // one registry of kinds and no second list
+mod test_names; // tests that documents name exist
 mod type_names; // type names are nouns, each for at most two types
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
+use test_names::FunctionNames;
 use type_names::TypeNames;
 
 /// The crates in layer order: a crate uses only crates before its own (dev-dependencies aside).
@@ -131,12 +133,12 @@ const BANNED_TEXTS: &[BannedText] = &[
 pub fn run() -> anyhow::Result<()> {
     let root = crate::repository_root()?;
     let mut findings = check_layering(&root)?;
-    let mut types = TypeNames::default();
+    let (mut types, mut functions) = (TypeNames::default(), FunctionNames::default());
     let kind_names = kind_lists::kind_names(&fs::read_to_string(root.join(kind_lists::REGISTRY))?);
     let files = tracked_files(&root)?;
     for file in &files {
         if file.extension().is_some_and(|extension| extension == "rs") {
-            findings.extend(check_rust_file(&root, file, &mut types)?);
+            findings.extend(check_rust_file(&root, file, &mut types, &mut functions)?);
             let text = fs::read_to_string(root.join(file))?;
             findings.extend(kind_lists::findings(&file.to_string_lossy(), code_before_tests(&text), &kind_names));
         }
@@ -145,6 +147,10 @@ pub fn run() -> anyhow::Result<()> {
         }
     }
     findings.extend(types.findings());
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(root.join(file))?;
+        findings.extend(functions.findings(&file.to_string_lossy(), &text));
+    }
     let files: Vec<String> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
     findings.extend(codemap::findings(&fs::read_to_string(root.join("ARCHITECTURE.md"))?, &files));
     if findings.is_empty() {
@@ -207,7 +213,12 @@ fn crate_folder(package: &Value) -> &str {
     name.strip_prefix("phalanx-").unwrap_or(name)
 }
 
-fn check_rust_file(root: &Path, file: &Path, types: &mut TypeNames) -> anyhow::Result<Vec<String>> {
+fn check_rust_file(
+    root: &Path,
+    file: &Path,
+    types: &mut TypeNames,
+    functions: &mut FunctionNames,
+) -> anyhow::Result<Vec<String>> {
     let shown = file.to_string_lossy().into_owned();
     let text = fs::read_to_string(root.join(file)).with_context(|| shown.clone())?;
     let is_test = shown.contains("/tests/");
@@ -225,9 +236,10 @@ fn check_rust_file(root: &Path, file: &Path, types: &mut TypeNames) -> anyhow::R
     }
     let parsed = syn::parse_file(&text).with_context(|| format!("{shown} does not parse"))?;
     types.read(&shown, &parsed);
-    let mut functions = FunctionLengths { file: &shown, findings: Vec::new() };
-    functions.visit_file(&parsed);
-    findings.extend(functions.findings);
+    functions.read(&parsed);
+    let mut lengths = FunctionLengths { file: &shown, findings: Vec::new() };
+    lengths.visit_file(&parsed);
+    findings.extend(lengths.findings);
     Ok(findings)
 }
 
