@@ -194,7 +194,7 @@ fn check_layering(root: &Path) -> anyhow::Result<Vec<String>> {
         let dependencies = dependencies.filter(|dependency| dependency["kind"].as_str() != Some("dev"));
         for used in dependencies.map(|dependency| crate_folder(&dependency["name"])) {
             if rank.get(used).is_some_and(|other| other >= own) {
-                findings.push(format!("crates/{name}/Cargo.toml: uses {used}, which comes after it in LAYERS"));
+                findings.push(format!("crates/{name}/Cargo.toml: uses {used}, which is in a later layer"));
             } else if rank.contains_key(used) && !may_use(name, used) {
                 findings.push(format!("crates/{name}/Cargo.toml: uses {used} (xtask tidy, ONLY_USES)"));
             }

@@ -43,27 +43,33 @@ const IRREGULAR_PARTICIPLES: &[&str] = &[
     "Written",
 ];
 
-/// Adverbs, pronouns and prepositions.
+/// Adverbs that do not end in `ly`, pronouns and prepositions.
 const OTHER_WORDS: &[&str] = &[
     "About", "After", "Again", "Alone", "Already", "Also", "Apart", "Aside", "Away", "Before", "Below", "Beside",
-    "Between", "Each", "Early", "Else", "Every", "Here", "How", "Later", "Mine", "Never", "Nobody", "None", "Now",
-    "Of", "Often", "Other", "Others", "Ours", "Side", "Since", "Somebody", "Soon", "Still", "That", "Theirs", "Then",
+    "Between", "Each", "Else", "Every", "Here", "How", "Later", "Mine", "Never", "Nobody", "None", "Now", "Of",
+    "Often", "Other", "Others", "Ours", "Side", "Since", "Somebody", "Soon", "Still", "That", "Theirs", "Then",
     "There", "These", "This", "Those", "Together", "Until", "What", "When", "Where", "Which", "Who", "Whoever",
     "Whose", "Why", "With", "Without", "Yet",
 ];
 
-/// Nouns that look like participles.
+/// Nouns that look like participles or adverbs.
 const NOUNS: &[&str] = &[
+    "Anomaly",
+    "Assembly",
     "Binding",
     "Building",
+    "Family",
     "Feed",
     "Mapping",
+    "Reply",
     "Ring",
     "Scheduling",
     "Seed",
     "Setting",
     "Speed",
     "String",
+    "Supply",
+    "Tally",
     "Training",
     "Warning",
 ];
@@ -110,7 +116,8 @@ fn bad_name(name: &str) -> Option<&'static str> {
     if IRREGULAR_PARTICIPLES.contains(&name) || name.ends_with("ed") || name.ends_with("ing") {
         return Some("a bare participle");
     }
-    OTHER_WORDS.contains(&name).then_some("an adverb, a pronoun or a preposition")
+    let is_adverb = name.ends_with("ly") || OTHER_WORDS.contains(&name);
+    is_adverb.then_some("an adverb, a pronoun or a preposition")
 }
 
 struct TypeVisitor<'a> {
@@ -150,11 +157,25 @@ mod tests {
 
     #[test]
     fn a_participle_an_adverb_and_a_pronoun_are_not_type_names() {
-        for code in ["struct Told;", "enum Waiting {}", "trait Apart {}", "type Who = u8;", "fn f() { struct Asked; }"]
-        {
+        for code in [
+            "struct Told;",
+            "enum Waiting {}",
+            "trait Apart {}",
+            "type Who = u8;",
+            "fn f() { struct Asked; }",
+            "struct Early;",
+            "enum Lately {}",
+        ] {
             assert_eq!(findings(code).len(), 1, "{code}");
         }
-        for code in ["struct Placement;", "struct CachedKind;", "struct Binding;", "struct Seed;"] {
+        for code in [
+            "struct Placement;",
+            "struct CachedKind;",
+            "struct Binding;",
+            "struct Seed;",
+            "enum Family {}",
+            "struct Reply;",
+        ] {
             assert!(findings(code).is_empty(), "{code}");
         }
     }
