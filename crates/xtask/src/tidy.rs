@@ -1,6 +1,7 @@
-//! Project rules that no compiler checks: layering, module docs, lengths, banned calls, a current codemap.
+//! Project rules that no compiler checks: layering, module docs, lengths, folder sizes, banned calls, a current codemap.
 
 mod codemap; // every crate and every file that ARCHITECTURE.md names
+mod folder_sizes; // folders that show their steps at a glance
 mod kind_lists; // one registry of kinds and no second list
 mod test_names; // tests that documents name exist
 mod type_names; // type names are nouns, each for at most two types
@@ -152,6 +153,7 @@ pub fn run() -> anyhow::Result<()> {
         findings.extend(functions.findings(&file.to_string_lossy(), &text));
     }
     let files: Vec<String> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+    findings.extend(folder_sizes::findings(&files));
     findings.extend(codemap::findings(&fs::read_to_string(root.join("ARCHITECTURE.md"))?, &files));
     if findings.is_empty() {
         println!("tidy: no findings");
