@@ -1,5 +1,6 @@
 //! The documents for users: the guides have every command, setting and feature gate, and the change log has the version.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::{phalanx, text};
@@ -53,6 +54,15 @@ fn the_guide_to_jobs_has_every_setting_label_annotation_and_condition() {
     for moment in ["the Job has no pod", "`parallelism` or `minCount` changes", "| suspend |", "on resume"] {
         assert!(guide.contains(moment), "docs/guides/jobs.md does not cover: {moment}");
     }
+}
+
+#[test]
+fn the_guide_to_kubectl_lists_every_kind() {
+    let guide = std::fs::read_to_string(root().join("docs/guides/kubectl.md")).unwrap();
+    let (_, list) = guide.split_once("The server has these kinds: ").unwrap();
+    let listed = list.lines().next().unwrap().split(" (").next().unwrap().split(", ");
+    let served = api::kinds::ALL.iter().map(|resource| resource.kind);
+    assert_eq!(listed.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>());
 }
 
 // Shows: S000-02
