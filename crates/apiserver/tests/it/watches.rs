@@ -7,7 +7,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube_runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 use store::HistoryLimits;
 
