@@ -51,6 +51,38 @@ fn log_format_text_is_the_default_and_others_are_refused() {
     assert_eq!((output.status.code(), &lines[0]["level"]), (Some(2), &Value::from("ERROR")), "{lines:?}");
 }
 
+/// The packages were renamed, and with them the targets: `apiserver=debug` matched nothing.
+#[test]
+fn a_filter_names_a_crate_with_and_without_its_prefix() {
+    for filter in ["apiserver=debug", "phalanx_apiserver=debug"] {
+        let output = phalanx(&["run", "examples/plain-job.yaml", "--log", filter, JSON[0], JSON[1]]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let lines = parse_lines(&text(&output.stderr));
+        // The messages of the command itself have its own target.
+        let targets = lines.iter().map(|line| line["target"].as_str().unwrap()).filter(|target| *target != "phalanx");
+        let targets: Vec<&str> = targets.collect();
+        assert!(!targets.is_empty(), "{filter}: nothing of the server is logged");
+        assert!(targets.iter().all(|target| target.starts_with("phalanx_apiserver")), "{filter}: {targets:?}");
+    }
+}
+
+#[test]
+fn an_invalid_filter_in_the_environment_exits_2_and_names_the_variable() {
+    let with_filter = |filter: &str, arguments: &[&str]| {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
+        command.args(arguments).env("PHALANX_LOG", filter).current_dir(root).output().unwrap()
+    };
+    let output = with_filter("a=b=c", &["run", "examples/plain-job.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).starts_with("error: PHALANX_LOG a=b=c: "), "{}", text(&output.stderr));
+    // An option takes precedence, and an empty variable is none.
+    assert_eq!(with_filter("a=b=c", &["run", "examples/plain-job.yaml", "--log", "off"]).status.code(), Some(0));
+    assert_eq!(with_filter("", &["version"]).status.code(), Some(0));
+    let output = with_filter("apiserver=debug", &["run", "examples/plain-job.yaml"]);
+    assert!(text(&output.stderr).contains("phalanx_apiserver"), "{}", text(&output.stderr));
+}
+
 /// Every text of a kubeconfig and of the data directory that gives rights to its holder.
 fn secrets(dir: &TestDir, kubeconfig: &str) -> Vec<String> {
     let pki = std::fs::read_dir(dir.path("data/pki")).unwrap();
