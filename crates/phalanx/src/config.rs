@@ -24,6 +24,7 @@ use crate::config::reader::ConfigurationReader;
 use crate::config::settings::{ControllerSettings, NodeSettings, SchedulerSettings, ServerSettings, Setting};
 use crate::manifest::{self, Problem};
 
+pub use format::ListenAddress;
 pub use print::default_file;
 
 /// The fields above the sections.
@@ -58,23 +59,23 @@ impl Configuration {
     pub fn read_or_default(file: Option<&Path>) -> Result<Configuration, Vec<Problem>> {
         let Some(file) = file else { return Ok(Configuration::default()) };
         let text = manifest::read_text(file).map_err(|problem| vec![problem])?;
-        let configuration = Configuration::parse(file, &text)?;
-        let ignored = &configuration.scheduler.configuration.ignored_fields;
-        if !ignored.is_empty() {
-            let (file, fields) = (file.display(), ignored.join(", "));
-            eprintln!("warning: {file}: ignored: {fields} (see docs/guides/scheduler.md)");
+        let (configuration, warnings) = Configuration::parse(file, &text)?;
+        for warning in warnings {
+            eprintln!("warning: {warning}");
         }
         Ok(configuration)
     }
 
-    fn parse(file: &Path, text: &str) -> Result<Configuration, Vec<Problem>> {
+    /// The settings, and warnings about fields without effect.
+    fn parse(file: &Path, text: &str) -> Result<(Configuration, Vec<Problem>), Vec<Problem>> {
         let documents = manifest::parse(file, text).map_err(|problem| vec![problem])?;
         let [document] = documents.as_slice() else {
             let message = format!("must have one document of kind Configuration, has {}", documents.len());
             return Err(vec![Problem { file: file.to_owned(), line: None, message }]);
         };
         let mut reader = ConfigurationReader::new(document);
-        let configuration = if document.document["kind"] == KUBE_SCHEDULER {
+        let is_of_scheduler = document.document["kind"] == KUBE_SCHEDULER;
+        let configuration = if is_of_scheduler {
             let mut configuration = Configuration::default();
             if let Some(parsed) = reader.parse("", &document.document, &KubeScheduler) {
                 configuration.scheduler.configuration = parsed;
@@ -83,7 +84,14 @@ impl Configuration {
         } else {
             read_sections(&mut reader)
         };
-        if reader.problems.is_empty() { Ok(configuration) } else { Err(reader.problems) }
+        if !reader.problems.is_empty() {
+            return Err(reader.problems);
+        }
+        let above = if is_of_scheduler { "" } else { "scheduler.configuration." };
+        let ignored = configuration.scheduler.configuration.ignored_fields.iter();
+        let warning = |field| reader.problem_at(&format!("{above}{field}"), "ignored (see docs/guides/scheduler.md)");
+        let warnings = ignored.map(warning).collect();
+        Ok((configuration, warnings))
     }
 
     /// The control plane with these settings, on the nodes of `cluster`.

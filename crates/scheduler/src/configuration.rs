@@ -35,7 +35,7 @@ pub struct KubeSchedulerConfiguration {
     /// Connection to the API server.
     pub client_connection: ClientConnection,
     /// Fields of the file that have no effect here, by path.
-    pub ignored_fields: Vec<&'static str>,
+    pub ignored_fields: Vec<String>,
 }
 
 /// Fields without effect: all nodes are always considered, one thread decides, binds have their own limit, and profiling is
@@ -166,17 +166,16 @@ fn configuration(fields: &mut FieldReader<'_>) -> KubeSchedulerConfiguration {
     }
 }
 
-/// Which of [`IGNORED_FIELDS`] a document has.
-fn ignored_fields(document: &Value) -> Vec<&'static str> {
+/// The paths of all fields without effect that a document has.
+fn ignored_fields(document: &Value) -> Vec<String> {
     let has = |path: &&str| {
         let found = path.split('.').try_fold(document, |value, field| value.get(field));
         found.is_some_and(|value| !value.is_null())
     };
-    let profiles = document.get("profiles").and_then(Value::as_array).into_iter().flatten();
-    let of_profile =
-        profiles.filter_map(|profile| profile.get("percentageOfNodesToScore")).any(|percentage| !percentage.is_null());
-    let of_profiles = of_profile.then_some("profiles[].percentageOfNodesToScore");
-    IGNORED_FIELDS.into_iter().filter(has).chain(of_profiles).collect()
+    let profiles = document.get("profiles").and_then(Value::as_array).into_iter().flatten().enumerate();
+    let of_profiles = profiles.filter(|(_, profile)| !profile["percentageOfNodesToScore"].is_null());
+    let of_profiles = of_profiles.map(|(at, _)| format!("profiles[{at}].percentageOfNodesToScore"));
+    IGNORED_FIELDS.into_iter().filter(has).map(str::to_owned).chain(of_profiles).collect()
 }
 
 fn seconds(value: Option<i64>, default: Duration) -> Duration {

@@ -1,5 +1,6 @@
 //! How the value of one setting is read from YAML and written to it, and which values it allows.
 
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,6 +52,53 @@ impl Format for Text {
 
     fn values(&self) -> String {
         "a string".to_owned()
+    }
+}
+
+/// `HOST:PORT`, where the host may be missing.
+///
+/// Whether the host exists is known only when the server starts.
+pub struct ListenAddress;
+
+impl ListenAddress {
+    /// What is wrong with `text`, if it is no `HOST:PORT`.
+    pub fn syntax_error(text: &str) -> Option<String> {
+        let wrong = |what: &str| Some(format!("{what}; must be like 127.0.0.1:6443"));
+        if text.parse::<SocketAddr>().is_ok() {
+            return None;
+        }
+        match text.rsplit_once(':') {
+            None => wrong("the port is missing"),
+            Some((_, port)) if port.parse::<u16>().is_err() => wrong("the port must be a number from 0 to 65535"),
+            Some((host, _)) if !is_host(host) => wrong("the host is no name and no address"),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Whether `text` is empty, an address, or can be a name.
+fn is_host(text: &str) -> bool {
+    let is_name = text.chars().all(|character| character.is_alphanumeric() || matches!(character, '.' | '-' | '_'));
+    is_name || text.parse::<IpAddr>().is_ok()
+}
+
+impl Format for ListenAddress {
+    type Value = String;
+
+    fn parse(&self, path: &str, value: &Value) -> Result<String, FieldErrors> {
+        let text = Text.parse(path, value)?;
+        match ListenAddress::syntax_error(&text) {
+            Some(problem) => error(path, format!("Invalid value: {value}: {problem}")),
+            None => Ok(text),
+        }
+    }
+
+    fn yaml(&self, value: &String) -> Option<String> {
+        Text.yaml(value)
+    }
+
+    fn values(&self) -> String {
+        "HOST:PORT".to_owned()
     }
 }
 

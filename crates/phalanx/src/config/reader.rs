@@ -77,8 +77,14 @@ impl ConfigurationReader<'_> {
 
     /// Adds a problem with the line of `path`.
     pub fn problem(&mut self, path: &str, message: &str) {
+        let problem = self.problem_at(path, message);
+        self.problems.push(problem);
+    }
+
+    /// A message about the field at `path`, with its line.
+    pub fn problem_at(&self, path: &str, message: &str) -> Problem {
         let Problem { file, line, .. } = self.manifest.problem(path, "");
-        self.problems.push(Problem { file, line, message: format!("{path}: {message}") });
+        Problem { file, line, message: format!("{path}: {message}") }
     }
 }
 

@@ -103,7 +103,7 @@ section! {
         /// loopback address can be reached from other machines.
         listen: String {
             name: "listen",
-            format: Text,
+            format: ListenAddress,
             default: "127.0.0.1:6443".to_owned(),
         }
         /// Additional host names and addresses in the server's certificate.

@@ -13,8 +13,13 @@ use scheduler_core::{PriorityMismatch, UnsupportedTerms};
 use super::*;
 
 fn parse(text: &str) -> Result<Configuration, Vec<String>> {
+    parse_with_warnings(text).map(|(configuration, _)| configuration)
+}
+
+fn parse_with_warnings(text: &str) -> Result<(Configuration, Vec<String>), Vec<String>> {
+    let lines = |problems: Vec<Problem>| problems.iter().map(Problem::to_string).collect::<Vec<_>>();
     let read = Configuration::parse(Path::new("c.yaml"), text);
-    read.map_err(|problems| problems.iter().map(Problem::to_string).collect())
+    read.map(|(configuration, warnings)| (configuration, lines(warnings))).map_err(lines)
 }
 
 const HEAD: &str = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n";
@@ -197,6 +202,38 @@ fn the_file_of_kube_scheduler_is_taken_whole_and_in_a_section() {
     assert!(problems.len() == 2 && problems[0] == want[0], "{problems:#?}");
     let problems = parse(&format!("{HEAD}scheduler:\n  configuration:\n{section}    extenders: [{{}}]\n")).unwrap_err();
     assert!(problems[0].starts_with("c.yaml:10: scheduler.configuration.extenders: Forbidden: "), "{problems:#?}");
+}
+
+#[test]
+fn fields_of_kube_scheduler_without_effect_are_warnings_with_their_line() {
+    let body = "parallelism: 16\nprofiles:\n- schedulerName: a\n  percentageOfNodesToScore: 50\n";
+    let whole = format!("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{body}");
+    let (_, warnings) = parse_with_warnings(&whole).unwrap();
+    let guide = "ignored (see docs/guides/scheduler.md)";
+    let want =
+        [format!("c.yaml:3: parallelism: {guide}"), format!("c.yaml:6: profiles[0].percentageOfNodesToScore: {guide}")];
+    assert_eq!(warnings, want);
+    let section: String = whole.lines().map(|line| format!("    {line}\n")).collect();
+    let (_, warnings) = parse_with_warnings(&format!("{HEAD}scheduler:\n  configuration:\n{section}")).unwrap();
+    assert_eq!(warnings[0], format!("c.yaml:7: scheduler.configuration.parallelism: {guide}"));
+}
+
+#[test]
+fn a_bad_address_to_listen_on_is_reported_with_its_line() {
+    let like = "must be like 127.0.0.1:6443";
+    for (text, problem) in [
+        ("nonsense", format!("the port is missing; {like}")),
+        ("127.0.0.1:https", format!("the port must be a number from 0 to 65535; {like}")),
+        ("127.0.0.1:70000", format!("the port must be a number from 0 to 65535; {like}")),
+        ("https://127.0.0.1:6443", format!("the host is no name and no address; {like}")),
+    ] {
+        let want = format!("c.yaml:4: server.listen: Invalid value: \"{text}\": {problem}");
+        assert_eq!(problems(&format!("server:\n  listen: {text:?}\n")), [want]);
+    }
+    assert_eq!(problems("server:\n  listen: 6443\n"), ["c.yaml:4: server.listen: must be a string"]);
+    for text in ["127.0.0.1:0", "[::1]:6443", ":6443", "gpu-1.example:6443", "0.0.0.0:6443"] {
+        assert_eq!(parse(&format!("{HEAD}server:\n  listen: {text:?}\n")).unwrap().server.listen, text);
+    }
 }
 
 // Shows: S000-28

@@ -11,7 +11,7 @@ use apiserver::AuditSink;
 use controlplane::up::{DataLocation, UpSettings};
 use nodes::cluster::Cluster;
 
-use crate::config::Configuration;
+use crate::config::{Configuration, ListenAddress};
 use crate::gates;
 use crate::manifest::Problem;
 use crate::run;
@@ -31,8 +31,10 @@ pub enum SettingsError {
 pub fn resolve(args: &UpArgs) -> Result<UpSettings, SettingsError> {
     let mut file = Configuration::read_or_default(args.config.as_deref()).map_err(SettingsError::Input)?;
     file.nodes.run_seconds = args.run_seconds.unwrap_or(file.nodes.run_seconds);
-    let listen_text = args.listen.as_deref().unwrap_or(&file.server.listen);
-    let (listen, host) = listen(listen_text)?;
+    let (listen, host) = match (&args.listen, &args.config) {
+        (None, Some(config)) => listen(&format!("{}: server.listen", config.display()), &file.server.listen),
+        (option, _) => listen("--listen", option.as_deref().unwrap_or(&file.server.listen)),
+    }?;
     let (cluster, first_nodes) = cluster(args, &file).map_err(SettingsError::Input)?;
     let gates = gates::resolve(&args.feature_gates, &file.server.feature_gates).map_err(SettingsError::Usage)?;
     let mut plane = file.plane(gates, cluster);
@@ -51,14 +53,17 @@ pub fn resolve(args: &UpArgs) -> Result<UpSettings, SettingsError> {
     })
 }
 
-/// The addresses of `HOST:PORT`, and the host where it is a name.
-fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), SettingsError> {
+/// The addresses of `HOST:PORT`, and the host where it is a name. `source` says where the user wrote it.
+fn listen(source: &str, text: &str) -> Result<(Vec<SocketAddr>, Option<String>), SettingsError> {
     // Without a host, only this machine can connect.
     let full = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
-    let bad = |reason: String| SettingsError::Usage(format!("--listen {text}: {reason}; must be like 127.0.0.1:6443"));
-    let addresses: Vec<SocketAddr> = full.to_socket_addrs().map_err(|error| bad(error.to_string()))?.collect();
+    let bad = |reason: &str| SettingsError::Usage(format!("{source} {text}: {reason}"));
+    if let Some(problem) = ListenAddress::syntax_error(text) {
+        return Err(bad(&problem));
+    }
+    let addresses: Vec<SocketAddr> = full.to_socket_addrs().map_err(|error| bad(&error.to_string()))?.collect();
     if addresses.is_empty() {
-        return Err(bad("no such host".to_owned()));
+        return Err(bad("no such host"));
     }
     let is_address = full.parse::<SocketAddr>().is_ok();
     let host = full.rsplit_once(':').map(|(host, _)| host.to_owned()).filter(|_| !is_address);

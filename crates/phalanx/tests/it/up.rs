@@ -469,6 +469,8 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
     let dir = TestDir::new("usage");
     let config = dir.path("config.yaml");
     std::fs::write(&config, "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nserver:\n  lisen: x\n").unwrap();
+    let listen = dir.path("listen.yaml");
+    std::fs::write(&listen, "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nserver:\n  listen: x\n").unwrap();
     let absurd = dir.path("absurd.yaml");
     let text = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nscheduler:\n  maxReservation: 100000000h\n";
     std::fs::write(&absurd, text).unwrap();
@@ -478,6 +480,7 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
         (&["--feature-gates", "GenericWorkload"], "A=true"),
         (&["--listen", "nonsense"], "127.0.0.1:6443"),
         (&["--config", &config], "config.yaml:4: server.lisen: unknown field"),
+        (&["--config", &listen], "listen.yaml:4: server.listen: Invalid value: \"x\": the port is missing"),
         (
             &["--config", &absurd],
             "absurd.yaml:4: scheduler.maxReservation: Invalid value: \"100000000h\": must be a duration from",

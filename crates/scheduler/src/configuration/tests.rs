@@ -217,14 +217,14 @@ fn fields_without_effect_are_listed() {
     let body = json!({
         "parallelism": 16, "percentageOfNodesToScore": 50, "enableProfiling": null,
         "clientConnection": {"qps": 50.0, "burst": 100, "kubeconfig": "k"},
-        "profiles": [{"percentageOfNodesToScore": 10}],
+        "profiles": [{"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 10}],
     });
     let without_effect = [
         "percentageOfNodesToScore",
         "parallelism",
         "clientConnection.qps",
         "clientConnection.burst",
-        "profiles[].percentageOfNodesToScore",
+        "profiles[1].percentageOfNodesToScore",
     ];
     assert_eq!(read(body).unwrap().ignored_fields, without_effect);
     assert!(read(json!({"podMaxBackoffSeconds": 5})).unwrap().ignored_fields.is_empty());
