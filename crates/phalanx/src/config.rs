@@ -96,14 +96,12 @@ impl Configuration {
 
     /// The control plane with these settings, on the nodes of `cluster`.
     pub fn plane(&self, gates: Gates, cluster: Cluster) -> controlplane::Config {
-        let mut plane = controlplane::Config::for_cluster(cluster);
-        plane.gates = gates.with_auto_gang(self.controllers.auto_gang);
-        plane.check_capacity = self.server.capacity_check;
-        plane.event_ttl = self.server.event_ttl;
-        self.controllers.apply_to(&mut plane);
-        self.scheduler.apply_to(&mut plane.scheduler);
-        let exit_code = u8::try_from(self.nodes.exit_code).expect("the reader limits it to 255");
-        plane.nodes.pod_defaults = PodDefaults { run_time: self.nodes.run_seconds, exit_code };
+        let Configuration { server, controllers, scheduler, nodes } = self;
+        let mut plane = controlplane::Config { gates, ..controlplane::Config::for_cluster(cluster) };
+        server.apply_to(&mut plane);
+        controllers.apply_to(&mut plane);
+        scheduler.apply_to(&mut plane.scheduler);
+        nodes.apply_to(&mut plane.nodes);
         plane
     }
 }
@@ -126,56 +124,130 @@ fn read_sections(reader: &mut ConfigurationReader) -> Configuration {
     configuration
 }
 
+// The patterns below have no `..`: a setting that is read and never applied does not compile.
+
 impl ServerSettings {
-    /// The limits at the network edge.
-    pub fn edge_limits(&self) -> EdgeLimits {
-        EdgeLimits {
-            max_connections: self.max_connections as usize,
-            max_reads: self.max_requests_in_flight as usize,
-            max_writes: self.max_mutating_requests_in_flight as usize,
-            max_watches: self.max_watches as usize,
-            request_timeout: self.request_timeout,
-            drain_timeout: self.drain_timeout,
-            ..EdgeLimits::default()
-        }
+    fn apply_to(&self, plane: &mut controlplane::Config) {
+        let ServerSettings {
+            capacity_check,
+            event_ttl,
+            // `up` applies these, and each command resolves the gates.
+            listen: _,
+            cert_sans: _,
+            feature_gates: _,
+            // `limits` has these.
+            max_connections: _,
+            max_requests_in_flight: _,
+            max_mutating_requests_in_flight: _,
+            max_watches: _,
+            request_timeout: _,
+            drain_timeout: _,
+            max_history_mebibytes: _,
+            max_history_age: _,
+        } = self;
+        plane.check_capacity = *capacity_check;
+        plane.event_ttl = *event_ttl;
     }
 
-    /// How much history the store has.
-    pub fn history_limits(&self) -> HistoryLimits {
-        HistoryLimits {
-            max_history_bytes: (self.max_history_mebibytes << 20) as usize,
-            max_history_age: self.max_history_age,
-        }
+    /// The limits at the network edge, and how much history the store has.
+    pub fn limits(&self) -> (EdgeLimits, HistoryLimits) {
+        let ServerSettings {
+            max_connections,
+            max_requests_in_flight,
+            max_mutating_requests_in_flight,
+            max_watches,
+            request_timeout,
+            drain_timeout,
+            max_history_mebibytes,
+            max_history_age,
+            // No limits.
+            listen: _,
+            cert_sans: _,
+            feature_gates: _,
+            capacity_check: _,
+            event_ttl: _,
+        } = self;
+        let edge = EdgeLimits {
+            max_connections: *max_connections as usize,
+            max_reads: *max_requests_in_flight as usize,
+            max_writes: *max_mutating_requests_in_flight as usize,
+            max_watches: *max_watches as usize,
+            request_timeout: *request_timeout,
+            drain_timeout: *drain_timeout,
+            ..EdgeLimits::default()
+        };
+        let history = HistoryLimits {
+            max_history_bytes: (max_history_mebibytes << 20) as usize,
+            max_history_age: *max_history_age,
+        };
+        (edge, history)
     }
 }
 
 impl ControllerSettings {
     fn apply_to(&self, plane: &mut controlplane::Config) {
-        plane.job.plain_jobs = self.plain_jobs;
-        plane.job.on_suspend = self.on_suspend;
-        plane.job.child_owners = ChildOwners(self.child_owners.clone());
-        plane.job.count_disruptions = self.count_disruptions;
-        plane.job.workers = self.concurrent_job_syncs as usize;
-        plane.job.sync_batch = self.job_sync_batch_period;
-        plane.job.pod_backoff = runtime::Backoff { initial: self.pod_backoff, max: self.max_pod_backoff };
-        plane.job.max_pods_per_sync = self.max_pods_per_sync as usize;
-        plane.job.max_uncounted_pods = self.max_uncounted_pods as usize;
-        plane.pod_gc.terminated_pod_threshold = self.terminated_pod_gc_threshold as i64;
-        plane.pod_gc.batch_period = self.pod_gc_period;
-        plane.pod_gc.quarantine = self.pod_gc_quarantine;
+        let ControllerSettings {
+            auto_gang,
+            plain_jobs,
+            on_suspend,
+            child_owners,
+            count_disruptions,
+            concurrent_job_syncs,
+            job_sync_batch_period,
+            pod_backoff,
+            max_pod_backoff,
+            max_pods_per_sync,
+            max_uncounted_pods,
+            terminated_pod_gc_threshold,
+            pod_gc_period,
+            pod_gc_quarantine,
+        } = self;
+        plane.gates = plane.gates.with_auto_gang(*auto_gang);
+        plane.job.plain_jobs = *plain_jobs;
+        plane.job.on_suspend = *on_suspend;
+        plane.job.child_owners = ChildOwners(child_owners.clone());
+        plane.job.count_disruptions = *count_disruptions;
+        plane.job.workers = *concurrent_job_syncs as usize;
+        plane.job.sync_batch = *job_sync_batch_period;
+        plane.job.pod_backoff = runtime::Backoff { initial: *pod_backoff, max: *max_pod_backoff };
+        plane.job.max_pods_per_sync = *max_pods_per_sync as usize;
+        plane.job.max_uncounted_pods = *max_uncounted_pods as usize;
+        plane.pod_gc.terminated_pod_threshold = *terminated_pod_gc_threshold as i64;
+        plane.pod_gc.batch_period = *pod_gc_period;
+        plane.pod_gc.quarantine = *pod_gc_quarantine;
     }
 }
 
 impl SchedulerSettings {
     fn apply_to(&self, config: &mut scheduler::Config) {
-        config.max_binds_in_flight = self.max_binds_in_flight as usize;
-        config.refusal_pause = self.refusal_pause;
-        config.core.reserve_after = self.reserve_after;
-        config.core.max_reservation = self.max_reservation;
-        config.core.release_after = self.release_after;
-        config.core.overcommit_after = self.overcommit_after;
-        config.core.priority_mismatch = self.priority_mismatch;
-        config.core.unsupported_terms = self.unsupported_terms;
-        self.configuration.apply_to(config);
+        let SchedulerSettings {
+            max_binds_in_flight,
+            refusal_pause,
+            reserve_after,
+            max_reservation,
+            release_after,
+            overcommit_after,
+            priority_mismatch,
+            unsupported_terms,
+            configuration,
+        } = self;
+        config.max_binds_in_flight = *max_binds_in_flight as usize;
+        config.refusal_pause = *refusal_pause;
+        config.core.reserve_after = *reserve_after;
+        config.core.max_reservation = *max_reservation;
+        config.core.release_after = *release_after;
+        config.core.overcommit_after = *overcommit_after;
+        config.core.priority_mismatch = *priority_mismatch;
+        config.core.unsupported_terms = *unsupported_terms;
+        configuration.apply_to(config);
+    }
+}
+
+impl NodeSettings {
+    fn apply_to(&self, config: &mut nodes::Config) {
+        // The cluster is resolved before, together with the options.
+        let NodeSettings { run_seconds, exit_code, count: _, cluster: _ } = self;
+        let exit_code = u8::try_from(*exit_code).expect("the reader limits it to 255");
+        config.pod_defaults = PodDefaults { run_time: *run_seconds, exit_code };
     }
 }

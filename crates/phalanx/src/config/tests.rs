@@ -112,9 +112,8 @@ fn limits_of_the_server_reach_its_edge_and_store() {
     let text = "server: {maxConnections: 1, maxRequestsInFlight: 2, maxMutatingRequestsInFlight: 3, maxWatches: 4, \
                 maxHistoryMebibytes: 5, maxHistoryAge: 6s}\n";
     let server = parse(&format!("{HEAD}{text}")).unwrap().server;
-    let edge = server.edge_limits();
+    let (edge, history) = server.limits();
     assert_eq!((edge.max_connections, edge.max_reads, edge.max_writes, edge.max_watches), (1, 2, 3, 4));
-    let history = server.history_limits();
     assert_eq!((history.max_history_bytes, history.max_history_age.as_secs()), (5 << 20, 6));
 }
 

@@ -40,11 +40,12 @@ pub fn resolve(args: &UpArgs) -> Result<UpSettings, SettingsError> {
     let mut plane = file.plane(gates, cluster);
     plane.components.retain(|component| !args.without.iter().any(|omitted| omitted.component() == *component));
     plane.audit = args.audit_log.as_deref().map(audit).transpose()?;
+    let (limits, history) = file.server.limits();
     Ok(UpSettings {
         data: if args.in_memory { DataLocation::Memory } else { DataLocation::Directory(args.data_dir.clone()) },
         listen,
-        history: file.server.history_limits(),
-        limits: file.server.edge_limits(),
+        history,
+        limits,
         certificate_names: file.server.cert_sans.into_iter().chain(host).collect(),
         // Only in debug builds: a test plants this data loss to show that the kill test detects it.
         acknowledge_early: cfg!(debug_assertions) && std::env::var_os("PHALANX_TEST_ACK_EARLY").is_some(),
