@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use api::Timestamp;
+use api::kinds::{self as registry, ApiResource};
 use api::views::{NodeView, PodGroupView, PodView, View};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -101,22 +102,22 @@ impl EvidenceCollector<'_> {
     /// All objects of the namespace that may concern the subject, without those that the user may not list or the server
     /// does not serve.
     async fn evidence(&self, subject: Subject) -> Result<Evidence, CommandError> {
-        let events = self.items("events", api_request::JSON).await?;
+        let events = self.items(registry::EVENT, api_request::JSON).await?;
         Ok(Evidence {
             subject,
-            groups: self.views::<PodGroupView>("podgroups.scheduling.k8s.io", api_request::JSON).await?,
-            pods: self.views::<PodView>("pods", api_request::JSON).await?,
-            nodes: self.views::<NodeView>("nodes", api_request::METADATA).await?,
+            groups: self.views::<PodGroupView>(api_request::JSON).await?,
+            pods: self.views::<PodView>(api_request::JSON).await?,
+            nodes: self.views::<NodeView>(api_request::METADATA).await?,
             events: events.iter().map(ObservedEvent::from_object).collect(),
         })
     }
 
-    async fn views<V: View>(&self, kind: &str, accept: &str) -> Result<Vec<V>, CommandError> {
-        self.items(kind, accept).await?.iter().map(decode).collect()
+    async fn views<V: View>(&self, accept: &str) -> Result<Vec<V>, CommandError> {
+        self.items(V::RESOURCE, accept).await?.iter().map(decode).collect()
     }
 
-    async fn items(&self, kind: &str, accept: &str) -> Result<Vec<Value>, CommandError> {
-        let Ok(kind) = self.kinds.find_by_name(kind) else { return Ok(Vec::new()) };
+    async fn items(&self, resource: &ApiResource, accept: &str) -> Result<Vec<Value>, CommandError> {
+        let Ok(kind) = self.kinds.find_by_name(&resource.qualified_plural()) else { return Ok(Vec::new()) };
         let path = kind.collection_path(Some(&self.connection.namespace));
         match api_request::list(&self.connection.client, &path, &[], accept).await {
             Ok(mut list) => Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default()),

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use api::kinds as registry;
 use clap::Args;
 use futures::AsyncReadExt;
 use nodes::cluster::SIMULATED_LABEL;
@@ -52,10 +53,10 @@ pub fn command(args: &LogsArgs) -> u8 {
 
 /// Prints the logs of the pod, or its container states on a simulated node.
 pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
-    let (kind, name) = args.pod.split_once('/').unwrap_or(("pod", &args.pod));
+    let (kind, name) = args.pod.split_once('/').unwrap_or((registry::POD.singular, &args.pod));
     let kinds = ServedKinds::built_in();
-    let pods = kinds.find_by_name("pods")?;
-    if !matches!(kind, "pod" | "pods" | "po") {
+    let pods = kinds.find_by_name(registry::POD.plural)?;
+    if !registry::POD.has_name(kind) {
         let hint = "`phalanx get pods -l job-name=NAME` lists those of a Job";
         return Err(CommandError::usage(format!("{}: must be a pod; {hint}", args.pod)));
     }
@@ -94,8 +95,12 @@ pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write)
 
 /// Whether the node is simulated. A node that does not exist or that the user may not read counts as real.
 async fn is_simulated(connection: &Connection, kinds: &ServedKinds, node: &str) -> Result<bool, CommandError> {
-    match api_request::get(&connection.client, &kinds.find_by_name("nodes")?.object_path("", node), api_request::JSON)
-        .await
+    match api_request::get(
+        &connection.client,
+        &kinds.find_by_name(registry::NODE.plural)?.object_path("", node),
+        api_request::JSON,
+    )
+    .await
     {
         Ok(node) => Ok(node["metadata"]["labels"].get(SIMULATED_LABEL).is_some()),
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(false),

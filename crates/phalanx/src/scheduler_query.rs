@@ -133,21 +133,17 @@ fn client_at(address: &str) -> Result<Client, CommandError> {
 /// The whole cluster; `None` if the user may not list all of it.
 async fn list_cluster(client: &Client, kinds: &ServedKinds) -> Result<Option<ClusterObjects>, CommandError> {
     let (nodes, groups, pods) = (
-        list_views::<NodeView>(client, kinds, "nodes").await?,
-        list_views::<PodGroupView>(client, kinds, "podgroups.scheduling.k8s.io").await?,
-        list_views::<PodView>(client, kinds, "pods").await?,
+        list_views::<NodeView>(client, kinds).await?,
+        list_views::<PodGroupView>(client, kinds).await?,
+        list_views::<PodView>(client, kinds).await?,
     );
     let (Some(nodes), Some(groups), Some(pods)) = (nodes, groups, pods) else { return Ok(None) };
     Ok(Some(ClusterObjects { nodes, groups, pods }))
 }
 
 /// All objects of a kind in all namespaces; empty if the server does not serve the kind.
-async fn list_views<V: View>(
-    client: &Client,
-    kinds: &ServedKinds,
-    kind: &str,
-) -> Result<Option<Vec<Arc<V>>>, CommandError> {
-    let Ok(kind) = kinds.find_by_name(kind) else { return Ok(Some(Vec::new())) };
+async fn list_views<V: View>(client: &Client, kinds: &ServedKinds) -> Result<Option<Vec<Arc<V>>>, CommandError> {
+    let Ok(kind) = kinds.find_by_name(&V::RESOURCE.qualified_plural()) else { return Ok(Some(Vec::new())) };
     match api_request::list(client, &kind.collection_path(None), &[], api_request::JSON).await {
         Ok(list) => {
             let views = api_request::items(&list["items"]).map(|object| crate::explain::decode(object).map(Arc::new));

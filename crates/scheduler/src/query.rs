@@ -136,12 +136,7 @@ fn parse_target(parameters: &str) -> Result<ExplainTarget, &'static str> {
         let mut pairs = parameters.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value).filter(|value| !value.is_empty())
     };
-    let kind = match value("kind").unwrap_or_default().to_lowercase().as_str() {
-        "job" | "jobs" => TargetKind::Job,
-        "podgroup" | "podgroups" => TargetKind::PodGroup,
-        "pod" | "pods" => TargetKind::Pod,
-        _ => return Err("parameter kind: must be job, podgroup or pod"),
-    };
+    let kind = value("kind").and_then(TargetKind::from_name).ok_or("parameter kind: must be job, podgroup or pod")?;
     let name = value("name").ok_or("parameter name: required")?;
     Ok(ExplainTarget::new(kind, &ObjectKey::new(value("namespace").unwrap_or("default"), name)))
 }

@@ -79,6 +79,17 @@ impl ApiResource {
         if is_first { self.singular.to_owned() } else { format!("{}.{}", self.singular, self.group) }
     }
 
+    /// Whether `name` is one of its names, in any case: the kind, the plural, the singular or a short name.
+    pub fn has_name(&self, name: &str) -> bool {
+        let names = [self.kind, self.plural, self.singular];
+        names.iter().chain(self.short_names).any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// `pods`, `jobs.batch`.
+    pub fn qualified_plural(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
     /// Whether another group stores the objects, and serves them too.
     pub const fn is_stored_elsewhere(&self) -> bool {
         self.versions.is_empty()
@@ -252,6 +263,15 @@ mod tests {
             assert!(resource.served_versions().next().is_some(), "{}", resource.kind);
             assert_eq!(resource.singular, resource.kind.to_lowercase());
         }
+    }
+
+    #[test]
+    fn a_kind_has_its_names_in_any_case() {
+        for name in ["pod", "Pod", "pods", "po", "PODS"] {
+            assert!(POD.has_name(name), "{name}");
+        }
+        assert!(POD_GROUP.has_name("podgroup") && !POD_GROUP.has_name("pods") && !POD.has_name(""));
+        assert_eq!((POD.qualified_plural(), JOB.qualified_plural()), ("pods".into(), "jobs.batch".into()));
     }
 
     #[test]

@@ -18,6 +18,7 @@ fn explain_requests_name_a_kind_and_an_object() {
         ("kind=job&name=a", Ok("job default/a")),
         ("name=a&kind=PodGroup&namespace=n", Ok("podgroup n/a")),
         ("kind=pods&name=a&namespace=", Ok("pod default/a")),
+        ("kind=po&name=a", Ok("pod default/a")),
         ("kind=node&name=a", Err(kind_message)),
         ("kind=pod", Err("parameter name: required")),
         ("", Err(kind_message)),

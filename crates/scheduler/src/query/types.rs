@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use api::Timestamp;
+use api::kinds::{self, ApiResource};
 use api::views::ObjectKey;
 use serde::{Deserialize, Serialize};
 
@@ -128,13 +129,24 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
+    const ALL: [TargetKind; 3] = [TargetKind::Job, TargetKind::PodGroup, TargetKind::Pod];
+
+    fn resource(self) -> &'static ApiResource {
+        match self {
+            TargetKind::Job => kinds::JOB,
+            TargetKind::PodGroup => kinds::POD_GROUP,
+            TargetKind::Pod => kinds::POD,
+        }
+    }
+
+    /// The kind with this name: singular, plural or short name, in any case.
+    pub fn from_name(name: &str) -> Option<TargetKind> {
+        TargetKind::ALL.into_iter().find(|kind| kind.resource().has_name(name))
+    }
+
     /// The value of the request parameter `kind`.
     pub fn parameter(self) -> &'static str {
-        match self {
-            TargetKind::Job => "job",
-            TargetKind::PodGroup => "podgroup",
-            TargetKind::Pod => "pod",
-        }
+        self.resource().singular
     }
 }
 
