@@ -8,14 +8,6 @@ use crate::manifest::{Manifest, Problem};
 /// How many fields of one object are listed.
 const MAX_FIELDS: usize = 10;
 
-/// Which gates a field needs, by kind and path.
-const GATED_FIELDS: [(&str, &str, Gate); 4] = [
-    ("Job", "spec.scheduling.schedulingConstraints", Gate::TopologyAwareWorkloadScheduling),
-    ("Job", "spec.scheduling", Gate::WorkloadWithJob),
-    ("Job", "spec.workloadRef", Gate::JobWorkloadRef),
-    ("Pod", "spec.schedulingGroup", Gate::GenericWorkload),
-];
-
 /// One problem for each field that is in `wanted` and not in the server's `response`, with its line in `manifest`. Values
 /// that mean nothing (null, zero, empty) are not reported, because a server may omit them. Fields that have one of the
 /// server's `warnings` are not reported again.
@@ -43,11 +35,9 @@ fn text(kind: &str, path: &str) -> String {
         Some(inner) if kind == "Job" => ("Pod", inner),
         _ => (kind, inner),
     };
-    let is_below =
-        |field: &str| inner.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-    match GATED_FIELDS.iter().find(|(of, field, _)| *of == kind && is_below(field)) {
-        Some((_, _, gate)) => {
-            let gates: Vec<&str> = [*gate].iter().chain(gate.requires()).map(|gate| gate.name()).collect();
+    match Gate::of_field(kind, inner) {
+        Some(gate) => {
+            let gates: Vec<&str> = [gate].iter().chain(gate.requires()).map(|gate| gate.name()).collect();
             let plural = if gates.len() > 1 { "gates" } else { "gate" };
             format!(
                 "{path}: dropped by the server, so it has no effect: the feature {plural} {} must be on there",

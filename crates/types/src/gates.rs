@@ -76,6 +76,29 @@ impl Gate {
     }
 }
 
+/// Fields that a server drops while a gate is off: kind, path, gate. A field stands before the one that contains it.
+/// `PodGroupTemplate` is a template of a Workload; a PodGroup has the same fields in its `spec`.
+const GATED_FIELDS: [(&str, &str, Gate); 8] = [
+    ("Job", "spec.scheduling.schedulingConstraints", Gate::TopologyAwareWorkloadScheduling),
+    ("Job", "spec.scheduling", Gate::WorkloadWithJob),
+    ("Job", "spec.workloadRef", Gate::JobWorkloadRef),
+    ("Pod", "spec.schedulingGroup", Gate::GenericWorkload),
+    ("PodGroupTemplate", "schedulingConstraints", Gate::TopologyAwareWorkloadScheduling),
+    ("PodGroupTemplate", "resourceClaims", Gate::DRAWorkloadResourceClaims),
+    ("PodGroupTemplate", "preemptionPolicy", Gate::PodGroupPreemptionPolicy),
+    ("PodGroupTemplate", "disruptionMode", Gate::GenericWorkload),
+];
+
+impl Gate {
+    /// The gate without which a server drops the field at `path` of a `kind`.
+    pub fn of_field(kind: &str, path: &str) -> Option<Gate> {
+        let is_in =
+            |field: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+        let found = GATED_FIELDS.iter().find(|(of_kind, field, _)| *of_kind == kind && is_in(field));
+        found.map(|(_, _, gate)| *gate)
+    }
+}
+
 /// When a Job without a policy is a gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AutoGang {
@@ -319,6 +342,24 @@ mod tests {
     fn enabled_names(text: &str) -> Vec<&'static str> {
         let gates = set(text).expect("valid settings");
         Gate::ALL.into_iter().filter(|gate| gates.enabled(*gate)).map(Gate::name).collect()
+    }
+
+    #[test]
+    fn a_field_has_the_gate_of_the_innermost_field_that_has_one() {
+        for (kind, path, want) in [
+            ("Job", "spec.scheduling", Some(Gate::WorkloadWithJob)),
+            ("Job", "spec.scheduling.schedulingPolicy.gang", Some(Gate::WorkloadWithJob)),
+            (
+                "Job",
+                "spec.scheduling.schedulingConstraints.topology[0].key",
+                Some(Gate::TopologyAwareWorkloadScheduling),
+            ),
+            ("Job", "spec.schedulingOther", None),
+            ("Pod", "spec.scheduling", None),
+            ("PodGroupTemplate", "resourceClaims[0]", Some(Gate::DRAWorkloadResourceClaims)),
+        ] {
+            assert_eq!(Gate::of_field(kind, path), want, "{kind} {path}");
+        }
     }
 
     #[test]

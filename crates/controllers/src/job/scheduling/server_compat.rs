@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use api::batch::scheduling::JobIntent;
-use api::gates::Gates;
+use api::gates::{Gate, Gates};
+use api::kinds;
 use api::views::{Condition, PodGroupView, PodView, WorkloadView};
 use k8s_openapi::api::scheduling::v1beta1::PodGroupTemplate;
 use workloadbuilder::BuildError;
@@ -72,14 +73,16 @@ fn dropped_fields(observed: &JobSnapshot, joined: &JoinedGroup, gates: &Gates) -
     Ok(dropped)
 }
 
-/// A gated field of a template: its name, its gate, and whether a template has it.
-type GatedField = (&'static str, &'static str, fn(&PodGroupTemplate) -> bool);
+/// A gated field of a template, and whether a template has it.
+type TemplateField = (&'static str, fn(&PodGroupTemplate) -> bool);
 
-const GATED_FIELDS: [GatedField; 4] = [
-    ("schedulingConstraints.topology", "TopologyAwareWorkloadScheduling", has_topology),
-    ("resourceClaims", "DRAWorkloadResourceClaims", has_claims),
-    ("preemptionPolicy", "PodGroupPreemptionPolicy", |template| template.preemption_policy.is_some()),
-    ("disruptionMode", "GenericWorkload", |template| template.disruption_mode.is_some()),
+const TEMPLATE: &str = "PodGroupTemplate";
+const TOPOLOGY: &str = "schedulingConstraints.topology";
+const TEMPLATE_FIELDS: [TemplateField; 4] = [
+    (TOPOLOGY, has_topology),
+    ("resourceClaims", has_claims),
+    ("preemptionPolicy", |template| template.preemption_policy.is_some()),
+    ("disruptionMode", |template| template.disruption_mode.is_some()),
 ];
 
 /// Templates are compared by name. Only fields that were sent can have been dropped.
@@ -89,8 +92,8 @@ fn dropped_from_workload(sent: &[PodGroupTemplate], workload: &WorkloadView) -> 
     let mut dropped = Vec::new();
     for sent in sent {
         let Some(stored) = stored.iter().find(|stored| stored.name == sent.name) else { continue };
-        let fields = GATED_FIELDS.iter().filter(|(.., has)| has(sent) && !has(stored));
-        dropped.extend(fields.map(|(field, gate, _)| dropped_field_message(field, &object, gate)));
+        let fields = TEMPLATE_FIELDS.iter().filter(|(_, has)| has(sent) && !has(stored));
+        dropped.extend(fields.map(|(field, _)| dropped_field_message(TEMPLATE, field, &object)));
     }
     dropped
 }
@@ -102,7 +105,7 @@ fn dropped_from_group(workload: &WorkloadView, group: &PodGroupView) -> Option<S
     let template = templates.iter().find(|stored| stored.name == *template)?;
     let dropped = has_topology(template) && group.topology_key().is_none();
     let object = format!("PodGroup {}", group.metadata.name);
-    dropped.then(|| dropped_field_message("schedulingConstraints.topology", &object, "TopologyAwareWorkloadScheduling"))
+    dropped.then(|| dropped_field_message(TEMPLATE, TOPOLOGY, &object))
 }
 
 /// Active pods that were sent as members of the group but are not in it. If members are sent with the group as an owner
@@ -114,11 +117,12 @@ fn dropped_from_pods(group: &PodGroupView, pods: &[Arc<PodView>], owns_members: 
     let active: Vec<_> = pods.iter().filter(|pod| is_active(pod)).collect();
     let outside = active.iter().filter(|pod| pod.group_name().is_none() && was_sent(pod)).count();
     let object = format!("{outside} of {} pods, which are not in PodGroup {}", active.len(), group.metadata.name);
-    (outside > 0).then(|| dropped_field_message("spec.schedulingGroup", &object, "GenericWorkload"))
+    (outside > 0).then(|| dropped_field_message(kinds::POD.kind, "spec.schedulingGroup", &object))
 }
 
-fn dropped_field_message(field: &str, object: &str, gate: &str) -> String {
-    format!("{field} from {object}: enable its feature gate {gate}")
+fn dropped_field_message(kind: &str, field: &str, object: &str) -> String {
+    let gate = Gate::of_field(kind, field).expect("every field that is compared has a gate");
+    format!("{field} from {object}: enable its feature gate {}", gate.name())
 }
 
 fn has_topology(template: &PodGroupTemplate) -> bool {
@@ -185,6 +189,12 @@ mod tests {
                 &json!({"preemptionPolicy": "Never"}),
                 &nothing,
                 Some("preemptionPolicy from Workload w: enable its feature gate PodGroupPreemptionPolicy"),
+            ),
+            (
+                "disruption mode",
+                &json!({"disruptionMode": {"all": {}}}),
+                &nothing,
+                Some("disruptionMode from Workload w: enable its feature gate GenericWorkload"),
             ),
             ("more than was sent", &nothing, &topology, None),
         ] {
