@@ -115,11 +115,26 @@ impl SupervisedProcess {
         Ok(())
     }
 
-    /// SIGTERM, then waits for the end, which must be a success within `timeout`.
-    pub fn terminate(mut self, timeout: Duration) -> anyhow::Result<()> {
+    /// Waits until standard error has `text`.
+    pub fn wait_for_log(&self, text: &str, timeout: Duration) -> anyhow::Result<()> {
+        let deadline = Instant::now() + timeout;
+        while !self.stderr()?.contains(text) {
+            ensure!(Instant::now() < deadline, "{} did not log {text:?}:\n{}", self.name, self.log_tail());
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// SIGTERM, then waits for the end. Its output can still be read.
+    pub fn stop(&mut self, timeout: Duration) -> anyhow::Result<ExitStatus> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.wait(Instant::now() + timeout)?;
-        let status = status.with_context(|| format!("{} did not stop on SIGTERM", self.name))?;
+        status.with_context(|| format!("{} did not stop on SIGTERM", self.name))
+    }
+
+    /// SIGTERM, then waits for the end, which must be a success within `timeout`.
+    pub fn terminate(mut self, timeout: Duration) -> anyhow::Result<()> {
+        let status = self.stop(timeout)?;
         ensure!(status.success(), "{} ended with {status} on SIGTERM", self.name);
         Ok(())
     }
@@ -196,6 +211,19 @@ mod tests {
         let mut process = shell("server", "echo the port is taken >&2; exit 3", &folder);
         let error = process.wait_until_ready(Duration::from_secs(20)).unwrap_err().to_string();
         assert_eq!(error, "server ended with exit status: 3:\nthe port is taken");
+    }
+
+    #[test]
+    fn a_stopped_process_has_an_exit_code_and_its_log() {
+        let folder = ScratchDir::new("supervisor-stop").unwrap();
+        let script = "trap 'echo stopping >&2; exit 4' TERM; echo started >&2; while :; do sleep 0.05; done";
+        let mut process = shell("server", script, &folder);
+        let timeout = Duration::from_secs(20);
+        process.wait_for_log("started", timeout).unwrap();
+        assert_eq!(process.stop(timeout).unwrap().code(), Some(4));
+        assert_eq!(process.stderr().unwrap(), "started\nstopping\n");
+        let error = process.wait_for_log("ready", Duration::ZERO).unwrap_err().to_string();
+        assert_eq!(error, "server did not log \"ready\":\nstarted\nstopping");
     }
 
     #[test]

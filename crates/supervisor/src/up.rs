@@ -1,12 +1,13 @@
 //! `phalanx up`: started, stopped, killed, and started again on the same data.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
 use crate::SupervisedProcess;
-use crate::client::client;
+use crate::client::{client, client_with_token};
 use crate::guard::guarded;
 
 /// The limit for a start of a debug build on a busy machine.
@@ -58,7 +59,8 @@ impl UpConfig {
 /// A running `phalanx up`. Dropping it kills the process.
 #[derive(Debug)]
 pub struct UpProcess {
-    process: SupervisedProcess,
+    /// The process, for its output and its end.
+    pub process: SupervisedProcess,
     /// `HOST:PORT` that it listens on.
     pub address: String,
     /// The admin's kubeconfig.
@@ -68,11 +70,12 @@ pub struct UpProcess {
 impl UpProcess {
     /// Starts the server and waits until it is ready. `listen` is `127.0.0.1:0` for a free port.
     pub fn start(config: &UpConfig, listen: &str) -> anyhow::Result<UpProcess> {
-        let mut up = UpProcess::spawn(config, listen)?;
-        let ready_line = up.process.wait_until_ready(START_TIMEOUT)?;
-        let (address, kubeconfig) = parse_ready_line(&ready_line).with_context(|| format!("ready {ready_line}"))?;
-        (up.address, up.kubeconfig) = (address, kubeconfig);
-        Ok(up)
+        UpProcess::spawn(config, listen)?.ready()
+    }
+
+    /// Starts `command`, a `phalanx up` with any options, and waits until it is ready. Its output goes to `folder`.
+    pub fn start_command(command: Command, folder: &Path) -> anyhow::Result<UpProcess> {
+        UpProcess::spawn_command(command, folder)?.ready()
     }
 
     /// Starts the server without waiting for it. It has no address yet.
@@ -80,8 +83,19 @@ impl UpProcess {
         let mut command = guarded(&config.phalanx)?;
         command.args(["up", "--listen", listen, "--data-dir"]).arg(config.data_dir()).args(&config.options);
         command.envs(config.environment.iter().copied());
-        let process = SupervisedProcess::spawn("up", command, &config.folder)?;
+        UpProcess::spawn_command(command, &config.folder)
+    }
+
+    fn spawn_command(command: Command, folder: &Path) -> anyhow::Result<UpProcess> {
+        let process = SupervisedProcess::spawn("up", command, folder)?;
         Ok(UpProcess { process, address: String::new(), kubeconfig: PathBuf::new() })
+    }
+
+    fn ready(mut self) -> anyhow::Result<UpProcess> {
+        let ready_line = self.process.wait_until_ready(START_TIMEOUT)?;
+        let (address, kubeconfig) = parse_ready_line(&ready_line).with_context(|| format!("ready {ready_line}"))?;
+        (self.address, self.kubeconfig) = (address, kubeconfig);
+        Ok(self)
     }
 
     /// The process id.
@@ -102,6 +116,11 @@ impl UpProcess {
     /// A new client with its own connection pool. It does not retry by itself.
     pub async fn client(&self) -> anyhow::Result<kube::Client> {
         client(&self.kubeconfig, READ_TIMEOUT).await
+    }
+
+    /// A client with `token`, or with no credentials, in place of the certificate.
+    pub async fn client_with_token(&self, token: Option<&str>) -> anyhow::Result<kube::Client> {
+        client_with_token(&self.kubeconfig, token, READ_TIMEOUT).await
     }
 }
 

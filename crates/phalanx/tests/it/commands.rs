@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use crate::text;
-use crate::up::{TestDir, UpProcess};
+use crate::up::{TestDir, start_up};
 
 /// Runs the binary in `dir`, without the user's kubeconfig.
 fn phalanx(dir: &TestDir, arguments: &[&str]) -> Output {
@@ -42,7 +42,7 @@ spec:
 fn a_job_is_applied_awaited_explained_and_deleted_without_kubectl() {
     let dir = TestDir::new("commands");
     let data_dir = dir.path(".phalanx");
-    let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "2"]);
+    let _up = start_up(&dir, &["--data-dir", &data_dir, "--nodes", "2"]);
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     assert_eq!(stdout_of(&dir, "apply -f job.yaml"), "job.batch/trainer created\n");
     let awaited = stdout_of(&dir, "wait job/trainer --for condition=Complete --timeout 60s");
@@ -100,7 +100,7 @@ fn a_server_that_does_not_respond_exits_1() {
 fn apply_reports_fields_that_the_server_dropped() {
     let dir = TestDir::new("commands-dropped");
     let data_dir = dir.path(".phalanx");
-    let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "1", "--feature-gates", "WorkloadWithJob=false"]);
+    let _up = start_up(&dir, &["--data-dir", &data_dir, "--nodes", "1", "--feature-gates", "WorkloadWithJob=false"]);
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     for outcome in ["created", "unchanged"] {
         let output = phalanx(&dir, &["apply", "-f", "job.yaml"]);
@@ -117,7 +117,7 @@ fn apply_reports_fields_that_the_server_dropped() {
 fn all_objects_are_applied_without_a_reader_of_the_output() {
     let dir = TestDir::new("commands-unread");
     let data_dir = dir.path(".phalanx");
-    let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "1"]);
+    let _up = start_up(&dir, &["--data-dir", &data_dir, "--nodes", "1"]);
     let jobs: Vec<String> = ["a", "b", "c"].iter().map(|name| JOB.replace("trainer}", &format!("{name}}}"))).collect();
     std::fs::write(dir.path("jobs.yaml"), jobs.join("---")).unwrap();
     let mut apply = command(&dir, &["apply", "-f", "jobs.yaml"]).spawn().unwrap();
@@ -130,7 +130,7 @@ fn all_objects_are_applied_without_a_reader_of_the_output() {
 fn a_watch_ends_when_its_reader_closes_the_pipe() {
     let dir = TestDir::new("commands-watch");
     let data_dir = dir.path(".phalanx");
-    let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "2"]);
+    let _up = start_up(&dir, &["--data-dir", &data_dir, "--nodes", "2"]);
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     let mut watch = command(&dir, &["get", "jobs", "-w", "-o", "name"]).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();

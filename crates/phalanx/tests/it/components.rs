@@ -1,66 +1,22 @@
 //! `phalanx scheduler`, `controllers` and `nodes` as their users run them, with a server that restarts.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use serde_json::Value;
+use supervisor::SupervisedProcess;
 
 use crate::text;
-use crate::up::{JOBS, TIMEOUT, TestDir, UpProcess, eventually, gang, post, terminate};
+use crate::up::{JOBS, TIMEOUT, TestDir, eventually, exit_code, gang, post, start_up, stop};
 
-/// A component as a process, killed when it is dropped.
-pub struct ComponentProcess {
-    child: Child,
-    /// The file with its standard error.
-    pub log: String,
-}
-
-impl ComponentProcess {
-    pub fn start(dir: &TestDir, name: &str, arguments: &[&str]) -> ComponentProcess {
-        let log = dir.path(&format!("{name}.log"));
-        let child = Command::new(env!("CARGO_BIN_EXE_phalanx"))
-            .arg(name)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        ComponentProcess { child, log }
-    }
-
-    /// The rest of its first line, which starts with `ready`.
-    pub fn wait_until_ready(&mut self) -> String {
-        let mut line = String::new();
-        BufReader::new(self.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let rest = line.trim_end().strip_prefix("ready ");
-        rest.unwrap_or_else(|| panic!("no ready line but {line:?}: {}", self.read_log())).to_owned()
-    }
-
-    fn read_log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
-    }
-
-    fn wait_for_log(&self, what: &str) {
-        let deadline = Instant::now() + TIMEOUT;
-        while !self.read_log().contains(what) {
-            assert!(Instant::now() < deadline, "no {what:?} in: {}", self.read_log());
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    }
-
-    pub fn stop(mut self) -> Option<i32> {
-        terminate(&mut self.child)
-    }
-}
-
-impl Drop for ComponentProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a component. Its output is in `dir`, under its name.
+pub fn start_component(dir: &TestDir, name: &str, arguments: &[&str]) -> SupervisedProcess {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
+    command.arg(name).args(arguments);
+    SupervisedProcess::spawn(name, command, Path::new(&dir.path(""))).unwrap()
 }
 
 fn http_get(address: &str, path: &str) -> String {
@@ -93,24 +49,25 @@ const NO_COMPONENTS: [&str; 2] = ["--without", "scheduler,controllers,nodes"];
 async fn components_as_processes_run_a_gang_and_survive_a_server_restart() {
     let dir = TestDir::new("components");
     let data = dir.path("data");
-    let up = UpProcess::start(&["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
+    let up = start_up(&dir, &["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
     let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
     let config = ["--kubeconfig", kubeconfig.as_str()];
     let alone = "--leader-elect=false";
-    let mut nodes = ComponentProcess::start(&dir, "nodes", &[&config[..], &["--nodes", "2"]].concat());
+    let mut nodes = start_component(&dir, "nodes", &[&config[..], &["--nodes", "2"]].concat());
     let all = ["--controllers", "job,gc,podgroup-protection,namespace"];
     let options = [alone, "--metrics-listen", ":0"];
-    let mut controllers = ComponentProcess::start(&dir, "controllers", &[&config[..], &all, &options].concat());
-    let mut scheduler = ComponentProcess::start(&dir, "scheduler", &[&config[..], &options].concat());
+    let mut controllers = start_component(&dir, "controllers", &[&config[..], &all, &options].concat());
+    let mut scheduler = start_component(&dir, "scheduler", &[&config[..], &options].concat());
     let url = format!("https://{}", up.address);
-    assert_eq!(nodes.wait_until_ready(), url);
-    let (ready, counting) = (scheduler.wait_until_ready(), controllers.wait_until_ready());
+    assert_eq!(nodes.wait_until_ready(TIMEOUT).unwrap(), url);
+    let (ready, counting) =
+        (scheduler.wait_until_ready(TIMEOUT).unwrap(), controllers.wait_until_ready(TIMEOUT).unwrap());
     let address = |ready: &'_ str| ready.strip_prefix(&format!("{url} metrics=http://")).unwrap().to_owned();
     let (metrics, counted) = (&address(&ready), address(&counting));
     assert!(http_get(metrics, "/readyz").starts_with("HTTP/1.1 200"), "{}", http_get(metrics, "/readyz?verbose"));
     assert!(http_get(metrics, "/metrics").contains("phalanx_ready 1"));
 
-    let client = up.client().await;
+    let client = up.client().await.unwrap();
     post(&client, JOBS, gang()).await.unwrap();
     eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
     let counted = http_get(&counted, "/metrics");
@@ -132,45 +89,45 @@ async fn components_as_processes_run_a_gang_and_survive_a_server_restart() {
     assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("\"reason\":\"UnitNotFound\""), "{unknown}");
 
     let address = up.address.clone();
-    assert_eq!(up.stop(), Some(0));
+    assert_eq!(stop(up), Some(0));
     for part in [&nodes, &controllers, &scheduler] {
-        part.wait_for_log("cannot reach the server");
+        part.wait_for_log("cannot reach the server", TIMEOUT).unwrap();
     }
     let deadline = Instant::now() + TIMEOUT;
     while !http_get(metrics, "/readyz").contains("[-]server failed") {
         assert!(Instant::now() < deadline, "{}", http_get(metrics, "/readyz?verbose"));
     }
-    let up = UpProcess::start(&["--data-dir", &data, "--listen", &address, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
-    let client = up.client().await;
+    let up = start_up(&dir, &["--data-dir", &data, "--listen", &address, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
+    let client = up.client().await.unwrap();
     post(&client, JOBS, gang_named("again")).await.unwrap();
     eventually(&client, &format!("{JOBS}/again"), |job| job["status"]["succeeded"] == 4).await;
-    for part in [nodes, controllers, scheduler] {
-        part.wait_for_log("the server responds again");
-        assert_eq!(part.stop(), Some(0), "SIGTERM ends it");
+    for part in [&mut nodes, &mut controllers, &mut scheduler] {
+        part.wait_for_log("the server responds again", TIMEOUT).unwrap();
+        assert_eq!(exit_code(part), Some(0), "SIGTERM ends it");
     }
 }
 
 #[tokio::test]
 async fn of_two_schedulers_one_is_active_and_the_other_takes_over_when_it_stops() {
     let dir = TestDir::new("election");
-    let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--without", "scheduler"]);
+    let up = start_up(&dir, &["--data-dir", &dir.path("data"), "--without", "scheduler"]);
     let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
-    let mut first = ComponentProcess::start(&dir, "scheduler", &["--kubeconfig", &kubeconfig]);
-    first.wait_until_ready();
-    first.wait_for_log("holding the lease");
+    let mut first = start_component(&dir, "scheduler", &["--kubeconfig", &kubeconfig]);
+    first.wait_until_ready(TIMEOUT).unwrap();
+    first.wait_for_log("holding the lease", TIMEOUT).unwrap();
     let standby = TestDir::new("standby");
-    let mut second = ComponentProcess::start(&standby, "scheduler", &["--kubeconfig", &kubeconfig]);
-    second.wait_until_ready();
-    second.wait_for_log("standing by");
-    let client = up.client().await;
+    let mut second = start_component(&standby, "scheduler", &["--kubeconfig", &kubeconfig]);
+    second.wait_until_ready(TIMEOUT).unwrap();
+    second.wait_for_log("standing by", TIMEOUT).unwrap();
+    let client = up.client().await.unwrap();
     post(&client, JOBS, gang()).await.unwrap();
     eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
-    assert!(!second.read_log().contains("holding the lease"), "{}", second.read_log());
-    assert_eq!(first.stop(), Some(0));
-    second.wait_for_log("holding the lease");
+    assert!(!second.stderr().unwrap().contains("holding the lease"), "{}", second.stderr().unwrap());
+    assert_eq!(exit_code(&mut first), Some(0));
+    second.wait_for_log("holding the lease", TIMEOUT).unwrap();
     post(&client, JOBS, gang_named("again")).await.unwrap();
     eventually(&client, &format!("{JOBS}/again"), |job| job["status"]["succeeded"] == 4).await;
-    assert_eq!(second.stop(), Some(0));
+    assert_eq!(exit_code(&mut second), Some(0));
 }
 
 #[test]
@@ -178,16 +135,16 @@ fn a_component_waits_until_its_server_starts() {
     let dir = TestDir::new("early");
     let data = dir.path("data");
     // A first start, for certificates and address.
-    let up = UpProcess::start(&["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
+    let up = start_up(&dir, &["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
     let (address, kubeconfig) = (up.address.clone(), up.kubeconfig.to_str().unwrap().to_owned());
-    assert_eq!(up.stop(), Some(0));
-    let early = ComponentProcess::start(&dir, "scheduler", &["--kubeconfig", &kubeconfig]);
-    early.wait_for_log("cannot reach the server");
-    assert_eq!(early.stop(), Some(0), "it can be stopped while it waits");
-    let mut early = ComponentProcess::start(&dir, "controllers", &["--kubeconfig", &kubeconfig]);
-    early.wait_for_log("cannot reach the server");
-    let _up = UpProcess::start(&["--data-dir", &data, "--listen", &address, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
-    assert_eq!(early.wait_until_ready(), format!("https://{address}"));
+    assert_eq!(stop(up), Some(0));
+    let mut early = start_component(&dir, "scheduler", &["--kubeconfig", &kubeconfig]);
+    early.wait_for_log("cannot reach the server", TIMEOUT).unwrap();
+    assert_eq!(exit_code(&mut early), Some(0), "it can be stopped while it waits");
+    let mut early = start_component(&dir, "controllers", &["--kubeconfig", &kubeconfig]);
+    early.wait_for_log("cannot reach the server", TIMEOUT).unwrap();
+    let _up = start_up(&dir, &["--data-dir", &data, "--listen", &address, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
+    assert_eq!(early.wait_until_ready(TIMEOUT).unwrap(), format!("https://{address}"));
 }
 
 #[test]

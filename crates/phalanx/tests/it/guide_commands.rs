@@ -9,9 +9,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use supervisor::guides::{GuideCommand, guide_commands, guide_files};
+use supervisor::{SupervisedProcess, UpProcess};
 
 use crate::text;
-use crate::up::{TIMEOUT, TestDir, UpProcess, terminate};
+use crate::up::{TIMEOUT, TestDir, exit_code, start_up};
 
 /// Commands that this test does not run, with the reason.
 const NOT_RUN: &[(&str, &str)] = &[
@@ -97,13 +98,14 @@ fn the_options_in_the_text_of_a_guide_exist() {
 
 /// A user who follows one document.
 struct Reader {
-    dir: TestDir,
     document: String,
     variables: Vec<(String, String)>,
     /// Runs to the end.
     background: Option<UpProcess>,
     /// The `phalanx up` of the document, with its command.
-    up: Option<(Child, String)>,
+    up: Option<(SupervisedProcess, String)>,
+    /// The last field, so that the processes are gone when it is removed.
+    dir: TestDir,
 }
 
 impl Reader {
@@ -116,16 +118,16 @@ impl Reader {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_phalanx"), dir.path("bin/phalanx")).unwrap();
         let server = match background {
             Background::Nothing => None,
-            Background::Cluster => Some(UpProcess::start(&["--data-dir", &dir.path(".phalanx")])),
+            Background::Cluster => Some(start_up(&dir, &["--data-dir", &dir.path(".phalanx")])),
             Background::Server => {
                 let none = ["--without", "scheduler,controllers,nodes"];
-                let server = UpProcess::start(&["--data-dir", &dir.path("server"), none[0], none[1]]);
+                let server = start_up(&dir, &["--data-dir", &dir.path("server"), none[0], none[1]]);
                 std::fs::create_dir_all(dir.path(".kube")).unwrap();
                 std::fs::copy(&server.kubeconfig, dir.path(".kube/config")).unwrap();
                 Some(server)
             }
         };
-        Reader { dir, document, variables: Vec::new(), background: server, up: None }
+        Reader { document, variables: Vec::new(), background: server, up: None, dir }
     }
 
     fn run_all(mut self, commands: &[&GuideCommand]) {
@@ -151,9 +153,8 @@ impl Reader {
                 self.start_up(line);
             }
             ["phalanx", "scheduler" | "controllers" | "nodes", ..] => {
-                let mut child = self.start(&line.replace("127.0.0.1:10259", "127.0.0.1:0"));
-                wait_for_line(&mut child, "ready ", &line);
-                assert_eq!(terminate(&mut child), Some(0), "{line}");
+                let mut process = self.start_until_ready(words[1], &line.replace("127.0.0.1:10259", "127.0.0.1:0"));
+                assert_eq!(exit_code(&mut process), Some(0), "{line}");
             }
             // Only one process can use the data directory.
             ["phalanx", "store", "check", ..] => {
@@ -200,7 +201,7 @@ impl Reader {
         let line = line.replace("trainer-0-x7k2p", &name_of_if(&line, "trainer-0-x7k2p", || name_of("pods")));
         if line.split_whitespace().any(|word| word == "-w") {
             let mut child = self.start(&line);
-            wait_for_line(&mut child, "", &line);
+            wait_for_line(&mut child, &line);
             child.kill().unwrap();
             child.wait().unwrap();
         } else if line.contains("--for delete") {
@@ -235,15 +236,23 @@ impl Reader {
     }
 
     fn start_up(&mut self, line: String) {
-        let mut child = self.start(&format!("{line} --listen 127.0.0.1:0"));
-        wait_for_line(&mut child, "ready https://127.0.0.1:", &line);
-        self.up = Some((child, line));
+        let up = self.start_until_ready("document-up", &format!("{line} --listen 127.0.0.1:0"));
+        assert!(up.ready_line().unwrap().starts_with("https://127.0.0.1:"), "{line}");
+        self.up = Some((up, line));
+    }
+
+    /// Starts a command that keeps running.
+    fn start_until_ready(&self, name: &str, line: &str) -> SupervisedProcess {
+        let command = self.shell(&format!("exec {line}"));
+        let mut process = SupervisedProcess::spawn(name, command, Path::new(&self.dir.path("output"))).unwrap();
+        process.wait_until_ready(TIMEOUT).unwrap_or_else(|error| panic!("{line}: {error}"));
+        process
     }
 
     /// Stops the document's server and returns its command.
     fn stop_up(&mut self) -> Option<String> {
-        let (mut child, line) = self.up.take()?;
-        assert_eq!(terminate(&mut child), Some(0), "{line}");
+        let (mut up, line) = self.up.take()?;
+        assert_eq!(exit_code(&mut up), Some(0), "{line}");
         Some(line)
     }
 
@@ -270,15 +279,6 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
-    fn drop(&mut self) {
-        if let Some((child, _)) = &mut self.up {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 fn name_of_if(line: &str, placeholder: &str, name: impl FnOnce() -> String) -> String {
     if line.contains(placeholder) { name() } else { String::new() }
 }
@@ -290,11 +290,11 @@ fn succeeded(line: &str, output: &Output) -> String {
     printed
 }
 
-/// Waits until a process prints its first line, which starts with `start`.
-fn wait_for_line(child: &mut Child, start: &str, command: &str) {
+/// Waits until a process prints its first line.
+fn wait_for_line(child: &mut Child, command: &str) {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    if line.is_empty() || !line.starts_with(start) {
+    if line.is_empty() {
         child.kill().unwrap();
         let mut stderr = String::new();
         std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut stderr).unwrap();

@@ -2,10 +2,12 @@
 
 use std::process::{Command, Stdio};
 
+use kube::config::Kubeconfig;
 use serde_json::Value;
+use supervisor::{SupervisedProcess, UpProcess};
 
-use crate::components::ComponentProcess;
-use crate::up::{JOBS, TestDir, UpProcess, eventually, gang, get, post};
+use crate::components::start_component;
+use crate::up::{JOBS, TIMEOUT, TestDir, eventually, exit_code, gang, get, post, start_up};
 use crate::{phalanx, text};
 
 const JSON: [&str; 2] = ["--log-format", "json"];
@@ -104,28 +106,25 @@ fn secrets(dir: &TestDir, kubeconfig: &str) -> Vec<String> {
 #[tokio::test]
 async fn no_secret_is_in_the_log_at_trace_level() {
     let dir = TestDir::new("log-secrets");
-    let log = dir.path("up.log");
     let arguments = ["--data-dir", &dir.path("data"), "--nodes", "2", "--log", "trace", JSON[0], JSON[1]];
-    let up = UpProcess::start_with_log(&arguments, &log);
+    let mut up = start_up(&dir, &arguments);
     let kubeconfig = std::fs::read_to_string(&up.kubeconfig).unwrap();
     let token = std::fs::read_to_string(dir.path("data/pki/token")).unwrap().trim().to_owned();
     let wrong = "a-token-of-another-cluster-0123456789";
-    let client = up.client_with_token(Some(&token)).await;
+    let client = up.client_with_token(Some(&token)).await.unwrap();
     post(&client, JOBS, gang()).await.unwrap();
     eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
-    get(&up.client().await, JOBS).await.unwrap();
-    get(&up.client_with_token(Some(wrong)).await, JOBS).await.unwrap_err();
+    get(&up.client().await.unwrap(), JOBS).await.unwrap();
+    get(&up.client_with_token(Some(wrong)).await.unwrap(), JOBS).await.unwrap_err();
     // A component is a client of ours: its log is searched as well.
     let mut nodes = nodes_with_token(&dir, &up, &token);
-    nodes.wait_until_ready();
-    let of_nodes = nodes.log.clone();
-    assert_eq!((nodes.stop(), up.stop()), (Some(0), Some(0)));
+    nodes.wait_until_ready(TIMEOUT).unwrap();
+    assert_eq!((exit_code(&mut nodes), exit_code(&mut up.process)), (Some(0), Some(0)));
 
     let mut secrets = secrets(&dir, &kubeconfig);
     secrets.push(wrong.to_owned());
     assert!(secrets.contains(&token) && secrets.len() > 4, "{} secrets", secrets.len());
-    for log in [log, of_nodes] {
-        let log = std::fs::read_to_string(log).unwrap();
+    for log in [up.process.stderr().unwrap(), nodes.stderr().unwrap()] {
         assert!(parse_lines(&log).len() > 100, "trace level has many lines");
         for secret in &secrets {
             let line = log.lines().find(|line| line.contains(secret.as_str()));
@@ -135,8 +134,8 @@ async fn no_secret_is_in_the_log_at_trace_level() {
 }
 
 /// `phalanx nodes` with the token of the administrator, at trace level.
-fn nodes_with_token(dir: &TestDir, up: &UpProcess, token: &str) -> ComponentProcess {
-    let mut kubeconfig = up.kubeconfig();
+fn nodes_with_token(dir: &TestDir, up: &UpProcess, token: &str) -> SupervisedProcess {
+    let mut kubeconfig = Kubeconfig::read_from(&up.kubeconfig).unwrap();
     let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
     (user.client_certificate_data, user.client_key_data) = (None, None);
     let file = dir.path("token.kubeconfig");
@@ -144,20 +143,19 @@ fn nodes_with_token(dir: &TestDir, up: &UpProcess, token: &str) -> ComponentProc
     document["users"][0]["user"]["token"] = token.into();
     std::fs::write(&file, document.to_string()).unwrap();
     let arguments = ["--kubeconfig", &file, "--nodes", "0", "--log", "trace", JSON[0], JSON[1]];
-    ComponentProcess::start(dir, "nodes", &arguments)
+    start_component(dir, "nodes", &arguments)
 }
 
 #[tokio::test]
 async fn every_line_of_a_component_is_json() {
     let dir = TestDir::new("log-json");
-    let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--without", "scheduler,controllers,nodes"]);
+    let up = start_up(&dir, &["--data-dir", &dir.path("data"), "--without", "scheduler,controllers,nodes"]);
     let kubeconfig = up.kubeconfig.to_str().unwrap();
     for name in ["scheduler", "controllers", "nodes"] {
-        let mut component = ComponentProcess::start(&dir, name, &["--kubeconfig", kubeconfig, JSON[0], JSON[1]]);
-        component.wait_until_ready();
-        let log = component.log.clone();
-        assert_eq!(component.stop(), Some(0));
-        let lines = parse_lines(&std::fs::read_to_string(log).unwrap());
+        let mut component = start_component(&dir, name, &["--kubeconfig", kubeconfig, JSON[0], JSON[1]]);
+        component.wait_until_ready(TIMEOUT).unwrap();
+        assert_eq!(exit_code(&mut component), Some(0));
+        let lines = parse_lines(&component.stderr().unwrap());
         let has = |text: &str| lines.iter().any(|line| line["fields"]["message"].as_str().unwrap().contains(text));
         assert!(has("connecting to https://") && has("stopping"), "{name}: {lines:#?}");
     }

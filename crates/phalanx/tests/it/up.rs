@@ -1,15 +1,15 @@
 //! `phalanx up` as its users run it: over TLS, across restarts, and with hostile clients.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use serde_json::{Value, json};
+use supervisor::{SupervisedProcess, UpProcess};
 
 /// Long enough for a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,74 +36,24 @@ impl Drop for TestDir {
     }
 }
 
-/// A running `phalanx up`, killed when it is dropped.
-pub struct UpProcess {
-    child: Child,
-    pub address: String,
-    pub kubeconfig: PathBuf,
+/// Starts `phalanx up` on a free port and waits until it is ready. Its output is in `dir`.
+pub fn start_up(dir: &TestDir, arguments: &[&str]) -> UpProcess {
+    UpProcess::start_command(command(arguments), &dir.0).unwrap()
 }
 
-impl UpProcess {
-    /// Starts on a free port and waits for the ready line.
-    pub fn start(arguments: &[&str]) -> UpProcess {
-        UpProcess::from_child(command(arguments).spawn().unwrap())
-    }
-
-    /// The same, with standard error in a file.
-    pub fn start_with_log(arguments: &[&str], log: &str) -> UpProcess {
-        UpProcess::from_child(command(arguments).stderr(std::fs::File::create(log).unwrap()).spawn().unwrap())
-    }
-
-    fn from_child(mut child: Child) -> UpProcess {
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let words: Vec<&str> = line.trim_end().splitn(3, ' ').collect();
-        let ["ready", url, kubeconfig] = words[..] else {
-            child.kill().unwrap();
-            let mut stderr = String::new();
-            child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut stderr).unwrap());
-            panic!("no ready line but {line:?}: {stderr}");
-        };
-        UpProcess {
-            address: url.strip_prefix("https://").unwrap().to_owned(),
-            kubeconfig: kubeconfig.strip_prefix("kubeconfig=").unwrap().into(),
-            child,
-        }
-    }
-
-    fn start_in(dir: &TestDir) -> UpProcess {
-        UpProcess::start(&["--data-dir", &dir.path("data"), "--nodes", "2"])
-    }
-
-    /// SIGTERM, then its exit code.
-    pub fn stop(mut self) -> Option<i32> {
-        terminate(&mut self.child)
-    }
-
-    pub fn kubeconfig(&self) -> Kubeconfig {
-        Kubeconfig::read_from(&self.kubeconfig).unwrap()
-    }
-
-    pub async fn client(&self) -> Client {
-        client(self.kubeconfig()).await
-    }
-
-    /// A client without the certificate, with an optional token.
-    pub async fn client_with_token(&self, token: Option<&str>) -> Client {
-        let mut kubeconfig = self.kubeconfig();
-        let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
-        user.client_certificate_data = None;
-        user.client_key_data = None;
-        user.token = token.map(|token| token.to_owned().into());
-        client(kubeconfig).await
-    }
+/// The same with two nodes and its data in `dir`.
+fn start_with_two_nodes(dir: &TestDir) -> UpProcess {
+    start_up(dir, &["--data-dir", &dir.path("data"), "--nodes", "2"])
 }
 
-impl Drop for UpProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// SIGTERM, then its exit code.
+pub fn stop(mut up: UpProcess) -> Option<i32> {
+    exit_code(&mut up.process)
+}
+
+/// SIGTERM, then its exit code.
+pub fn exit_code(process: &mut SupervisedProcess) -> Option<i32> {
+    process.stop(TIMEOUT).unwrap().code()
 }
 
 fn command(arguments: &[&str]) -> Command {
@@ -114,28 +64,6 @@ fn command(arguments: &[&str]) -> Command {
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
-}
-
-/// SIGTERM, then its exit code.
-pub fn terminate(child: &mut Child) -> Option<i32> {
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-    exit_code(child)
-}
-
-fn exit_code(child: &mut Child) -> Option<i32> {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        match child.try_wait().unwrap() {
-            Some(status) => return status.code(),
-            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-            None => panic!("the process does not end"),
-        }
-    }
-}
-
-async fn client(kubeconfig: Kubeconfig) -> Client {
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    Client::try_from(config).unwrap()
 }
 
 pub async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
@@ -192,14 +120,14 @@ pub async fn eventually(client: &Client, path: &str, holds: impl Fn(&Value) -> b
 async fn objects_survive_a_restart() {
     let dir = TestDir::new("restart");
     let audit = dir.path("audit");
-    let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--nodes", "2", "--audit-log", &audit]);
-    let client = up.client().await;
+    let up = start_up(&dir, &["--data-dir", &dir.path("data"), "--nodes", "2", "--audit-log", &audit]);
+    let client = up.client().await.unwrap();
     post(&client, JOBS, gang()).await.unwrap();
     let path = format!("{JOBS}/gang");
     let done = eventually(&client, &path, |job| job["status"]["succeeded"] == 4).await;
     let nodes = get(&client, "/api/v1/nodes").await.unwrap();
     let address = up.address.clone();
-    assert_eq!(up.stop(), Some(0));
+    assert_eq!(stop(up), Some(0));
     assert!(TcpStream::connect(&address).is_err(), "it still listens");
 
     let checked = super::phalanx(&["store", "check", "--data-dir", &dir.path("data")]);
@@ -217,8 +145,8 @@ async fn objects_survive_a_restart() {
     assert!(entries.iter().all(|entry| entry["verb"] != "get" && entry["verb"] != "watch"));
 
     // Without --nodes: a cluster that has nodes gets no new ones.
-    let up = UpProcess::start(&["--data-dir", &dir.path("data")]);
-    let client = up.client().await;
+    let up = start_up(&dir, &["--data-dir", &dir.path("data")]);
+    let client = up.client().await.unwrap();
     let again = get(&client, &path).await.unwrap();
     assert_eq!(again["metadata"]["uid"], done["metadata"]["uid"]);
     assert_eq!(again["status"]["succeeded"], 4);
@@ -227,17 +155,17 @@ async fn objects_survive_a_restart() {
         list["items"].as_array().unwrap().iter().map(|node| node["metadata"]["uid"].clone()).collect()
     };
     assert_eq!(names(&nodes_again), names(&nodes));
-    assert_eq!(up.stop(), Some(0));
+    assert_eq!(stop(up), Some(0));
 }
 
 #[tokio::test]
 async fn clients_without_credentials_get_401() {
     let dir = TestDir::new("clients");
-    let up = UpProcess::start_in(&dir);
+    let up = start_with_two_nodes(&dir);
     let token = std::fs::read_to_string(dir.0.join("data/pki/token")).unwrap();
-    let admin = up.client_with_token(Some(token.trim())).await;
+    let admin = up.client_with_token(Some(token.trim())).await.unwrap();
     assert_eq!(code(get(&admin, "/api/v1/nodes").await), 200);
-    for client in [up.client_with_token(None).await, up.client_with_token(Some("wrong")).await] {
+    for client in [up.client_with_token(None).await.unwrap(), up.client_with_token(Some("wrong")).await.unwrap()] {
         for path in ["/api/v1/nodes", "/metrics", "/apis", "/nowhere"] {
             assert_eq!(code(get(&client, path).await), 401, "{path}");
         }
@@ -253,8 +181,8 @@ async fn clients_without_credentials_get_401() {
 #[tokio::test]
 async fn health_and_metrics_are_served() {
     let dir = TestDir::new("metrics");
-    let up = UpProcess::start_in(&dir);
-    let client = up.client().await;
+    let up = start_with_two_nodes(&dir);
+    let client = up.client().await.unwrap();
     let verbose = text(&client, "/readyz?verbose").await.unwrap();
     // The check of binds, every half second, adds a line.
     assert!(verbose.starts_with("[+]ping ok\n[+]caches ok\n[+]components ok\n"), "{verbose}");
@@ -278,8 +206,8 @@ async fn health_and_metrics_are_served() {
 #[tokio::test]
 async fn a_hostile_client_does_not_affect_others() {
     let dir = TestDir::new("garbage");
-    let up = UpProcess::start_in(&dir);
-    let client = up.client().await;
+    let up = start_with_two_nodes(&dir);
+    let client = up.client().await.unwrap();
     // They stay open: idle connections must not block other clients.
     let mut open = Vec::new();
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"\x16\x03\x01\xff\xff", b""] {
@@ -297,22 +225,22 @@ async fn a_hostile_client_does_not_affect_others() {
     assert_eq!(code(get(&client, &format!("/api/v1/pods?labelSelector={}", "a".repeat(20_000))).await), 400);
     assert_eq!(text(&client, "/readyz").await.unwrap(), "ok");
     drop(open);
-    assert_eq!(up.stop(), Some(0));
+    assert_eq!(stop(up), Some(0));
 }
 
 #[tokio::test]
 async fn a_watch_ends_cleanly_when_the_server_stops() {
     use futures::AsyncReadExt;
     let dir = TestDir::new("watch");
-    let up = UpProcess::start_in(&dir);
-    let client = up.client().await;
+    let up = start_with_two_nodes(&dir);
+    let client = up.client().await.unwrap();
     let request = http::Request::get("/api/v1/nodes?watch=true").body(Vec::new()).unwrap();
     let mut lines = Box::pin(client.request_stream(request).await.unwrap());
     let mut first = [0; 16];
     lines.read_exact(&mut first).await.unwrap();
     assert!(first.starts_with(b"{\"type\":\"ADDED\""));
     let began = Instant::now();
-    let stopped = tokio::task::spawn_blocking(move || up.stop());
+    let stopped = tokio::task::spawn_blocking(move || stop(up));
     let mut rest = Vec::new();
     lines.read_to_end(&mut rest).await.unwrap();
     assert_eq!(stopped.await.unwrap(), Some(0));
@@ -322,7 +250,7 @@ async fn a_watch_ends_cleanly_when_the_server_stops() {
 #[test]
 fn obstacles_to_a_start_are_reported_with_exit_3() {
     let dir = TestDir::new("way");
-    let up = UpProcess::start_in(&dir);
+    let up = start_with_two_nodes(&dir);
     let refused = |arguments: &[&str], parts: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_phalanx")).arg("up").args(arguments).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -335,7 +263,7 @@ fn obstacles_to_a_start_are_reported_with_exit_3() {
     refused(&["--in-memory", "--listen", &up.address], &["cannot listen", &up.address, "--listen"]);
     std::fs::write(dir.0.join("file"), "").unwrap();
     refused(&["--data-dir", &dir.path("file/data"), "--listen", "127.0.0.1:0"], &["file/data", "--data-dir"]);
-    assert_eq!(up.stop(), Some(0));
+    assert_eq!(stop(up), Some(0));
     // Both commands refuse a damaged directory and do not change it.
     let file = dir.0.join("data/objects.redb");
     std::fs::write(&file, vec![7; 8192]).unwrap();
@@ -350,7 +278,7 @@ fn obstacles_to_a_start_are_reported_with_exit_3() {
 fn a_directory_that_others_can_write_is_refused_with_exit_3() {
     let dir = TestDir::new("exposed");
     let data = dir.path("data");
-    assert_eq!(UpProcess::start_in(&dir).stop(), Some(0));
+    assert_eq!(stop(start_with_two_nodes(&dir)), Some(0));
     let refused = |what: &str, hint: &str| {
         let output = command(&["--data-dir", &data]).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -377,31 +305,28 @@ async fn a_start_after_one_with_the_clock_ahead_serves_and_names_the_cause() {
     std::fs::create_dir(dir.0.join("data")).unwrap();
     std::fs::set_permissions(dir.0.join("data"), PermissionsExt::from_mode(0o700)).unwrap();
     apiserver::edge::pki::Pki::ensure(&dir.0.join("data/pki"), &[], ahead).unwrap();
-    let mut up = UpProcess::start_in(&dir);
-    assert_eq!(code(get(&up.client().await, "/api/v1/nodes").await), 200);
-    assert_eq!(terminate(&mut up.child), Some(0));
-    let mut stderr = String::new();
-    up.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    let mut up = start_with_two_nodes(&dir);
+    assert_eq!(code(get(&up.client().await.unwrap(), "/api/v1/nodes").await), 200);
+    assert_eq!(exit_code(&mut up.process), Some(0));
+    let stderr = up.process.stderr().unwrap();
     assert!(stderr.contains("the clock was ahead when it was made"), "{stderr}");
     assert!(stderr.lines().count() < 10, "{stderr}");
 }
 
 /// Starts and stops the server; returns its standard error.
-fn stderr_of(arguments: &[&str]) -> String {
-    let mut up = UpProcess::start(arguments);
-    assert_eq!(terminate(&mut up.child), Some(0));
-    let mut stderr = String::new();
-    up.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    stderr
+fn stderr_of(dir: &TestDir, arguments: &[&str]) -> String {
+    let mut up = start_up(dir, arguments);
+    assert_eq!(exit_code(&mut up.process), Some(0));
+    up.process.stderr().unwrap()
 }
 
 #[test]
 fn a_public_address_and_different_nodes_cause_warnings() {
     let dir = TestDir::new("pointed-out");
     let data = dir.path("data");
-    let stderr = stderr_of(&["--data-dir", &data, "--nodes", "6"]);
+    let stderr = stderr_of(&dir, &["--data-dir", &data, "--nodes", "6"]);
     assert!(!stderr.contains("warning"), "{stderr}");
-    let stderr = stderr_of(&["--data-dir", &data, "--nodes", "2", "--listen", "0.0.0.0:0"]);
+    let stderr = stderr_of(&dir, &["--data-dir", &data, "--nodes", "2", "--listen", "0.0.0.0:0"]);
     for part in [
         "can be reached from other machines",
         "data/kubeconfig",
@@ -413,9 +338,9 @@ fn a_public_address_and_different_nodes_cause_warnings() {
     let cluster = dir.path("cluster.yaml");
     let text = "apiVersion: phalanx.dev/v1alpha1\nkind: Cluster\nnodes:\n- {count: 6, capacity: {cpu: 1}}\n";
     std::fs::write(&cluster, text).unwrap();
-    let stderr = stderr_of(&["--data-dir", &data, "--cluster", &cluster]);
+    let stderr = stderr_of(&dir, &["--data-dir", &data, "--cluster", &cluster]);
     assert!(stderr.contains("node-0, node-1, node-2 and 3 more differ in capacity"), "{stderr}");
-    let stderr = stderr_of(&["--data-dir", &data]);
+    let stderr = stderr_of(&dir, &["--data-dir", &data]);
     assert!(!stderr.contains("warning"), "{stderr}");
 }
 
@@ -423,11 +348,11 @@ fn a_public_address_and_different_nodes_cause_warnings() {
 fn an_equal_kubeconfig_is_not_written_again() {
     use std::os::unix::fs::MetadataExt;
     let dir = TestDir::new("kubeconfig");
-    let up = UpProcess::start_in(&dir);
+    let up = start_with_two_nodes(&dir);
     let inode = |up: &UpProcess| std::fs::metadata(&up.kubeconfig).unwrap().ino();
     let (first, address) = (inode(&up), up.address.clone());
-    assert_eq!(up.stop(), Some(0));
-    let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--listen", &address]);
+    assert_eq!(stop(up), Some(0));
+    let up = start_up(&dir, &["--data-dir", &dir.path("data"), "--listen", &address]);
     assert_eq!(inode(&up), first);
 }
 
@@ -435,10 +360,9 @@ fn an_equal_kubeconfig_is_not_written_again() {
 async fn a_rollback_after_a_kill_is_refused_with_exit_3() {
     let dir = TestDir::new("rollback");
     let data = dir.path("data");
-    let mut up = UpProcess::start(&["--data-dir", &data, "--without", "scheduler,controllers,nodes"]);
-    post(&up.client().await, JOBS, gang()).await.unwrap();
-    up.child.kill().unwrap();
-    up.child.wait().unwrap();
+    let up = start_up(&dir, &["--data-dir", &data, "--without", "scheduler,controllers,nodes"]);
+    post(&up.client().await.unwrap(), JOBS, gang()).await.unwrap();
+    up.kill().unwrap();
     let check = || super::phalanx(&["store", "check", "--data-dir", &data]);
     assert_eq!(check().status.code(), Some(0), "a kill alone loses nothing");
     let file = dir.0.join("data/objects.redb");
@@ -461,7 +385,7 @@ async fn a_rollback_after_a_kill_is_refused_with_exit_3() {
         assert!(stderr.contains("restore the directory from a backup"), "{stderr}");
     }
     std::fs::write(&file, &whole).unwrap();
-    assert_eq!(UpProcess::start(&["--data-dir", &data]).stop(), Some(0), "nothing was changed");
+    assert_eq!(stop(start_up(&dir, &["--data-dir", &data])), Some(0), "nothing was changed");
 }
 
 #[test]
@@ -511,13 +435,13 @@ async fn in_memory_stores_nothing_and_components_can_be_omitted() {
         "--feature-gates",
         "CompositePodGroup=false",
     ];
-    let up = UpProcess::start(&arguments);
-    let client = up.client().await;
+    let up = start_up(&dir, &arguments);
+    let client = up.client().await.unwrap();
     assert_eq!(get(&client, "/api/v1/nodes").await.unwrap()["items"], json!([]));
     post(&client, JOBS, gang()).await.unwrap();
     let pods = eventually(&client, "/api/v1/pods", |pods| pods["items"].as_array().is_some_and(|pods| pods.len() == 4));
     assert!(pods.await["items"].as_array().unwrap().iter().all(|pod| pod["spec"]["nodeName"].is_null()));
     let kubeconfig = up.kubeconfig.clone();
-    assert_eq!(up.stop(), Some(0));
+    assert_eq!(stop(up), Some(0));
     assert!(!kubeconfig.exists() && !kubeconfig.parent().unwrap().exists());
 }
