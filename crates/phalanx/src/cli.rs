@@ -8,9 +8,11 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use nodes::pod_lifecycle::RunTime;
 
-use crate::log::LogArgs;
+use crate::commands::{apply, compile, components, delete, get, logs, store_check, up, wait};
 use crate::manifest::Problem;
-use crate::{apply, compile, components, config, delete, explain, get, log, logs, print, run, store_check, up, wait};
+use crate::output::log::LogArgs;
+use crate::output::{log, print};
+use crate::{config, explain, run};
 
 /// Done.
 pub const EXIT_DONE: u8 = 0;

@@ -1,5 +1,10 @@
 //! Finds the kubeconfig, context and namespace, and makes a client.
 
+pub mod deadline; // how long a request may take
+pub mod kinds; // the kinds of a server, by any of their names
+pub mod api_request; // single requests
+pub mod list_watch; // a collection and its changes
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,8 +13,8 @@ use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+use crate::cli;
 use crate::command_error::CommandError;
-use crate::{cli, deadline};
 
 /// Where `phalanx up` writes its kubeconfig by default.
 const LOCAL_KUBECONFIG: &str = ".phalanx/kubeconfig";

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::cli;
-use crate::deadline::ResponseTimeout;
+use crate::client::deadline::ResponseTimeout;
 use crate::manifest::Problem;
 
 /// Why a command failed.

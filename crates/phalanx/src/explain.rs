@@ -1,5 +1,9 @@
 //! `phalanx explain`: why a group or a pod waits, or why it was placed where it is.
 
+mod explanation; // the explanation from the collected objects, as text and JSON
+mod scheduler_query; // queries a scheduler about it
+mod local_core; // computes the same without a scheduler
+
 use std::io::Write;
 
 use api::Timestamp;
@@ -8,11 +12,12 @@ use api::views::{NodeView, PodGroupView, PodView, View};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use crate::client::api_request;
+use crate::client::kinds::{ObjectSelection, ServedKind, ServedKinds};
 use crate::client::{ConnectArgs, Connection};
 use crate::command_error::CommandError;
-use crate::explanation::{Evidence, Explanation, ObservedEvent, Subject};
-use crate::kinds::{ObjectSelection, ServedKind, ServedKinds};
-use crate::{api_request, cli, client, scheduler_query};
+use crate::explain::explanation::{Evidence, Explanation, ObservedEvent, Subject};
+use crate::{cli, client};
 
 /// The long help of `phalanx explain`.
 pub const HELP: &str = "\

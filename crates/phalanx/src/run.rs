@@ -1,5 +1,13 @@
 //! `phalanx run`: manifests on an in-memory control plane, live progress, a table, then exit.
 
+mod progress; // the state of all work
+mod ended_jobs; // Jobs that ended and were deleted since
+mod obstacles; // why work can never end
+mod run_outcome; // the result of a run
+mod warnings; // Warning Events of the objects of a run
+mod progress_view; // draws progress on a terminal
+pub mod report; // where each pod is, as table and JSON
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,18 +26,19 @@ use store::{Committer, HistoryLimits, Store};
 use tokio::time::Instant;
 
 use crate::cli::{self, RunArgs, RunOutputFormat};
+use crate::client::api_request;
 use crate::command_error::CommandError;
+use crate::commands::apply;
 use crate::config::Configuration;
-use crate::ended_jobs::EndedJobs;
 use crate::gates;
 use crate::manifest::{self, Manifest, Problem};
-use crate::obstacles::ClusterFacts;
-use crate::progress::{self, ClusterSnapshot, TrackedWork};
-use crate::progress_view::{self, ProgressView};
-use crate::report::RunReport;
-use crate::run_outcome::RunOutcome;
-use crate::warnings::WarningWatcher;
-use crate::{api_request, apply};
+use crate::run::ended_jobs::EndedJobs;
+use crate::run::obstacles::ClusterFacts;
+use crate::run::progress::{ClusterSnapshot, TrackedWork};
+use crate::run::progress_view::ProgressView;
+use crate::run::report::RunReport;
+use crate::run::run_outcome::RunOutcome;
+use crate::run::warnings::WarningWatcher;
 
 /// Nodes without `--nodes` and `--cluster`.
 pub const DEFAULT_NODES: u32 = 16;

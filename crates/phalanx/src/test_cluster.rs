@@ -8,10 +8,11 @@ use clap::Args;
 use controlplane::{Config, ControlPlane};
 use nodes::cluster::Cluster;
 
-use crate::apply::{self, FieldValidation};
+use crate::client::api_request;
 use crate::client::{Connection, RequestTimeout};
 use crate::command_error::CommandError;
-use crate::{api_request, manifest, run};
+use crate::commands::apply::{self, FieldValidation};
+use crate::{manifest, run};
 
 /// A control plane and a connection to it.
 pub struct CliTestCluster {
