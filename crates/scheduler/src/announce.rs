@@ -3,6 +3,11 @@
 //! Nothing here remembers a decision. It compares the refused and bound units with what was published, and publishes the
 //! difference. So a restart, a lost write or a burst of decisions all end in the same conditions.
 
+pub(crate) mod status_tracker; // per group: bound pods, and what was last published
+pub mod publish; // when a refusal or a success is written (pure)
+pub mod degraded; // whether a gang still has its minCount (pure)
+pub mod conditions; // the bodies of those writes (pure)
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +17,11 @@ use api::views::{Condition, ObjectKey, PodGroupView, PodView, View};
 use runtime::{Cache, EventKind, ObjectRef, Recorder, failure};
 use scheduler_core::{Placement, RemedyStatus, Unit};
 
-use crate::conditions::{self, POD_GROUP_NOT_READY, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
-use crate::degraded;
+use crate::announce::conditions::{POD_GROUP_NOT_READY, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
+use crate::announce::publish::{PublishTime, RefusalMessage, condition_for, is_new_cause, publish_time};
+use crate::announce::status_tracker::{ReminderSubject, StatusTracker};
 use crate::execute::WriteQueue;
 use crate::handle::SchedulerHandle;
-use crate::publish::{PublishTime, RefusalMessage, condition_for, is_new_cause, publish_time};
-use crate::status_tracker::{ReminderSubject, StatusTracker};
 
 /// Controllers that are remembered as warned of ignored terms. Beyond that, all are forgotten.
 const MAX_WARNED_TERMS: usize = 4096;

@@ -11,7 +11,7 @@ use runtime::{Cache, ListWatchConfig, Recorder, list_and_watch};
 use scheduler_core::profile::UnsupportedPluginKind;
 use scheduler_core::{Filter, Profile, Score};
 
-use crate::bind_monitor::BindMonitor;
+use crate::execute::bind_monitor::BindMonitor;
 use crate::handle::SchedulerHandle;
 use crate::metrics::Metrics;
 use crate::run::{Config, SchedulerContext, run};

@@ -4,6 +4,10 @@
 //! Events are delayed while the number of binds is high, and then a few at a time proceed. Only the first
 //! `PodGroupInitiallyScheduled` of a group is written at once.
 
+mod bind; // one bind, until the server has reported its result
+pub mod bind_monitor; // how long binds have been in flight
+pub mod attempts; // binds in flight, for the metrics
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +24,8 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use crate::bind::bind;
-use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET};
+use crate::announce::conditions::{self, ConditionsPatch, DISRUPTION_TARGET};
+use crate::execute::bind::bind;
 use crate::run::duration_until;
 
 /// How often the mark of a released pod is retried after a conflict.

@@ -10,25 +10,18 @@
 pub mod run; // the loop: observe, decide, execute, wait; read this first
 mod decide; // calls the core: in place, or on its own thread
 mod execute; // binds and other writes, each kind with its own limit
-mod bind; // one bind, until the server has reported its result
-mod bind_monitor; // how long binds have been in flight
+pub mod announce; // conditions and Events of bound and refused units
 mod decision_span; // the tracing span of a decision
-mod attempts; // binds in flight, for the metrics
-mod announce; // conditions and Events of bound and refused units
-mod status_tracker; // per group: bound pods, and what was last published
-pub mod publish; // when a refusal or a success is written (pure)
-pub mod degraded; // whether a gang still has its minCount (pure)
-pub mod conditions; // the bodies of those writes (pure)
 pub mod handle; // the present refusals, and requests to the running scheduler
 pub mod query; // the query API: /queue and /explain
 pub mod metrics; // Prometheus metrics
 pub mod configuration; // KubeSchedulerConfiguration, kube-scheduler's file (pure)
 mod builder; // a whole scheduler with custom filters and scores
 
-pub use bind_monitor::BindMonitor;
 pub use builder::Builder;
 pub use configuration::KubeSchedulerConfiguration;
 pub use decide::CoreMode;
+pub use execute::bind_monitor::BindMonitor;
 pub use handle::{NoScheduler, SchedulerHandle};
 pub use metrics::Metrics;
 pub use query::{Query, QueryResponse};

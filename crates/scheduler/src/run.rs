@@ -16,14 +16,14 @@ use scheduler_core::{
 use tokio::sync::mpsc;
 
 use crate::announce::Announcer;
-use crate::attempts::{BindAttempt, BindAttempts};
-use crate::bind_monitor::BindMonitor;
+use crate::announce::status_tracker::{ReminderSubject, StatusTracker};
 use crate::decide::{CoreDriver, CoreMode, DecisionRecord};
 use crate::decision_span::DecisionSpans;
+use crate::execute::attempts::{BindAttempt, BindAttempts};
+use crate::execute::bind_monitor::BindMonitor;
 use crate::execute::{FinishedWrite, WriteLimits, WriteQueue};
 use crate::handle::{SchedulerHandle, SchedulerRequest};
 use crate::metrics::{AttemptResult, Metrics};
-use crate::status_tracker::{ReminderSubject, StatusTracker};
 
 /// Delay before a failed write of a condition is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use api::Timestamp;
 use api::views::{Condition, PodView};
 
-use crate::conditions::{self, DEGRADED};
-use crate::publish::PublishTime;
+use crate::announce::conditions::{self, DEGRADED};
+use crate::announce::publish::PublishTime;
 
 /// How long a gang may lack pods before it is reported. So neither pods that are deleted together, as when their Job is
 /// suspended, nor a pod that is replaced at once cause a write.

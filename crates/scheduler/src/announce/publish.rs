@@ -7,7 +7,7 @@ use api::Timestamp;
 use api::views::{Condition, PodGroupView};
 use scheduler_core::{BUILT_IN_FILTERS, PluginId, Refusal, RefusalCause, RefusalReason, Unit};
 
-use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
+use crate::announce::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 
 /// The messages of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use api::views::{Condition, ObjectKey, PodGroupView, PodView, quorum};
 use runtime::CacheChange;
 use scheduler_core::{NewRun, Unit};
 
-use crate::conditions::{DEGRADED, INITIALLY_SCHEDULED};
-use crate::degraded::{self, MemberCounts, MemberState};
-use crate::publish::{PublishedRefusal, RefusalMessage};
+use crate::announce::conditions::{DEGRADED, INITIALLY_SCHEDULED};
+use crate::announce::degraded::{self, MemberCounts, MemberState};
+use crate::announce::publish::{PublishedRefusal, RefusalMessage};
 
 /// Updated from changes. All of it can be rebuilt from the caches after a restart.
 #[derive(Debug)]
