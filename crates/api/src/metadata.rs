@@ -97,7 +97,7 @@ pub fn validate_annotations(annotations: &BTreeMap<String, String>, path: &Path)
 
 /// The error for a changed immutable field, if it has changed.
 pub fn immutable<T: PartialEq + serde::Serialize>(new: &T, old: &T, path: &Path) -> Option<Error> {
-    (new != old).then(|| Error::invalid(path, to_json(new), IMMUTABLE_MESSAGE))
+    (new != old).then(|| Error::immutable(path, to_json(new), IMMUTABLE_MESSAGE))
 }
 
 /// The value of a field error: the value as JSON.

@@ -19,7 +19,7 @@ pub(crate) mod expiry; // objects with a time to live
 
 use std::sync::Arc;
 
-use api::field::{Error, ErrorList, Path};
+use api::field::{Error, ErrorKind, ErrorList, Path};
 use api::{conversion, schema};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -292,19 +292,13 @@ fn require_valid(call: &Call<'_>, object: &ApiObject, result: ValidationResult) 
         }
     }
     // Upstream: prints `null` for immutable fields of groups. The value that was sent is more helpful.
-    for error in
-        errors.iter_mut().filter(|error| error.value.as_deref() == Some("null") && is_immutability_error(error))
-    {
+    let is_unknown = |error: &&mut Error| error.kind == ErrorKind::Immutable && error.value.as_deref() == Some("null");
+    for error in errors.iter_mut().filter(is_unknown) {
         if let Some(sent) = object.get_path(error.path.as_str()) {
             error.value = Some(sent.to_string());
         }
     }
     Err(Status::invalid(call.resource, object.name(), &errors))
-}
-
-/// Whether the error is about a field that may not be changed, or not be added.
-fn is_immutability_error(error: &Error) -> bool {
-    error.detail.contains("immutable") || error.detail == "field cannot be set once created"
 }
 
 /// Sends one write to the store. The outer error is a refusal. The inner one is a conflict with another write.

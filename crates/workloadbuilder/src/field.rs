@@ -51,6 +51,8 @@ pub enum ErrorKind {
     Required,
     /// The value violates a rule.
     Invalid,
+    /// The field may not be changed, or not be added, after creation. Text and reason are those of `Invalid`.
+    Immutable,
     /// The value is not one of the supported ones.
     NotSupported,
     /// The field must not be set, or must not change.
@@ -74,7 +76,7 @@ impl ErrorKind {
     pub fn text(self) -> &'static str {
         match self {
             ErrorKind::Required => "Required value",
-            ErrorKind::Invalid | ErrorKind::TypeInvalid => "Invalid value",
+            ErrorKind::Invalid | ErrorKind::Immutable | ErrorKind::TypeInvalid => "Invalid value",
             ErrorKind::NotSupported => "Unsupported value",
             ErrorKind::Forbidden => "Forbidden",
             ErrorKind::TooMany => "Too many",
@@ -89,7 +91,7 @@ impl ErrorKind {
     pub fn reason(self) -> &'static str {
         match self {
             ErrorKind::Required => "FieldValueRequired",
-            ErrorKind::Invalid => "FieldValueInvalid",
+            ErrorKind::Invalid | ErrorKind::Immutable => "FieldValueInvalid",
             ErrorKind::TypeInvalid => "FieldValueTypeInvalid",
             ErrorKind::NotSupported => "FieldValueNotSupported",
             ErrorKind::Forbidden => "FieldValueForbidden",
@@ -124,6 +126,12 @@ impl Error {
     /// The value violates a rule.
     pub fn invalid(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Error {
         Error::with_value(ErrorKind::Invalid, path, value.into(), detail.into())
+    }
+
+    /// The field may not be changed, or not be added, after creation. The API server replaces a null value by that of the
+    /// request.
+    pub fn immutable(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Error {
+        Error::with_value(ErrorKind::Immutable, path, value.into(), detail.into())
     }
 
     /// The value is not one of `supported`, which is printed in the order given.
@@ -219,5 +227,13 @@ mod tests {
             Error::too_many(&Path::new("spec").child("topology"), 2, 1).to_string(),
             "spec.topology: Too many: 2: must have at most 1 item"
         );
+    }
+
+    #[test]
+    fn an_immutable_field_is_reported_as_an_invalid_value() {
+        let path = Path::new("spec");
+        let (immutable, invalid) = (Error::immutable(&path, 4, "fixed"), Error::invalid(&path, 4, "fixed"));
+        assert_eq!(immutable.to_string(), invalid.to_string());
+        assert_eq!(immutable.kind.reason(), invalid.kind.reason());
     }
 }

@@ -45,13 +45,13 @@ pub fn at_most(path: &Path, value: impl Into<i64>, maximum: i64) -> Option<Error
 
 /// The error for a changed immutable field. It has no value; the API server sets the value of the request.
 pub fn immutable(path: &Path) -> Error {
-    Error::invalid(path, Value::Null, "field is immutable")
+    Error::immutable(path, Value::Null, "field is immutable")
 }
 
 /// Checks that a field that may change was neither set nor cleared.
 pub fn presence_unchanged(path: &Path, new: bool, old: bool) -> Option<Error> {
     match (new, old) {
-        (true, false) => Some(Error::invalid(path, Value::Null, "field cannot be set once created")),
+        (true, false) => Some(Error::immutable(path, Value::Null, "field cannot be set once created")),
         (false, true) => Some(Error::invalid(path, Value::Null, "field cannot be cleared once set")),
         _ => None,
     }

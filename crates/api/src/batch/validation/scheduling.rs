@@ -55,7 +55,7 @@ pub(super) fn validate_policy_variant_unchanged(new: &JobSpec, old: &JobSpec) ->
     let (new, old) = (variant(new)?, variant(old)?);
     let detail =
         "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be updated";
-    (new != old).then(|| Error::invalid(&path().child("schedulingPolicy"), Value::Null, detail))
+    (new != old).then(|| Error::immutable(&path().child("schedulingPolicy"), Value::Null, detail))
 }
 
 /// The rules that the types declare. `old` is the value before an update, `None` for a new Job.

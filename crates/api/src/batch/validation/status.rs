@@ -227,7 +227,7 @@ impl JobStatusUpdate<'_> {
         let suspended = spec_of(self.job).suspend == Some(true);
         if old.start_time.is_some() && new.start_time != old.start_time && !suspended && !removed("Suspended") {
             let detail = "field is immutable for unsuspended job once set";
-            errors.push(Error::invalid(&self.path.child("startTime"), to_json(&new.start_time), detail));
+            errors.push(Error::immutable(&self.path.child("startTime"), to_json(&new.start_time), detail));
         }
         let detail = "cannot disable the SuccessCriteriaMet=True condition";
         errors.extend(self.condition_error_if(removed("SuccessCriteriaMet"), detail));

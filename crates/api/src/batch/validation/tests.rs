@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{validate_create, validate_status_update, validate_update};
 use crate::batch::{defaults, prepare};
-use crate::field::ErrorList;
+use crate::field::{ErrorKind, ErrorList};
 use crate::gates::{Gate, Gates};
 
 /// A Job as the server has it before validation, with `change` merged into it (null removes a field).
@@ -473,11 +473,8 @@ fn template_is_immutable_unless_the_job_is_suspended_without_pods() {
     ] {
         let new = with(old.clone(), change);
         let errors = validate_update(&job(&new), &job(&old), &Gates::default());
-        let immutable: Vec<&str> = errors
-            .iter()
-            .filter(|error| error.detail == "field is immutable")
-            .map(|error| error.path.as_str())
-            .collect();
+        let immutable: Vec<&str> =
+            errors.iter().filter(|error| error.kind == ErrorKind::Immutable).map(|error| error.path.as_str()).collect();
         assert_eq!(immutable, frozen_at.into_iter().collect::<Vec<_>>(), "{case}");
     }
 }
