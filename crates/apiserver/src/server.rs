@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use api::gates::Gates;
+use api::kinds::{self, ApiResource};
 use api::scheduling::validation::priority_class::SYSTEM_CLASSES;
 use api::{Clock, Random};
 use bytes::Bytes;
@@ -145,6 +146,11 @@ impl ServerState {
         self.resources.iter().find(|resource| resource.plural == plural && resource.group == group)
     }
 
+    /// The resource of this kind; `None` if its gates are off.
+    pub fn resource_of(&self, kind: &ApiResource) -> Option<&Resource> {
+        self.resource(kind.group, kind.plural)
+    }
+
     /// Counts a response, and adds a write to the audit log.
     fn record_response(
         &self,
@@ -195,11 +201,11 @@ impl ApiServer {
             capacity,
         };
         for name in BUILTIN_NAMESPACES {
-            create_builtin(&state, ("", "v1", "namespaces"), &json!({"metadata": {"name": name}}))?;
+            create_builtin(&state, kinds::NAMESPACE, &json!({"metadata": {"name": name}}))?;
         }
         for ((name, value), description) in SYSTEM_CLASSES.into_iter().zip(CLASS_DESCRIPTIONS) {
             let class = json!({"metadata": {"name": name}, "value": value, "description": description});
-            create_builtin(&state, ("scheduling.k8s.io", "v1", "priorityclasses"), &class)?;
+            create_builtin(&state, kinds::PRIORITY_CLASS, &class)?;
         }
         state.committer = committer;
         Ok(ApiServer(Arc::new(state)))
@@ -473,20 +479,16 @@ fn platform() -> String {
 }
 
 /// Creates a cluster-scoped object through the same steps as a user's request, so that it has the same fields.
-fn create_builtin(
-    state: &ServerState,
-    (group, version, plural): (&str, &str, &'static str),
-    object: &Value,
-) -> Result<(), BootstrapError> {
-    let resource = state.resource(group, plural).expect("built-in kinds are served");
+fn create_builtin(state: &ServerState, kind: &ApiResource, object: &Value) -> Result<(), BootstrapError> {
+    let (resource, plural) = (state.resource_of(kind).expect("built-in kinds are served"), kind.plural);
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if state.store.get(&resource.key("", name)).is_some() {
         return Ok(());
     }
     let info = RequestInfo {
         verb: Verb::Create,
-        group: group.to_owned(),
-        version: version.to_owned(),
+        group: kind.group.to_owned(),
+        version: kind.version().to_owned(),
         resource: plural.to_owned(),
         namespace: None,
         name: None,

@@ -2,6 +2,7 @@
 //! field of the canonical form, so nothing is decoded. Other versions are converted.
 
 use api::conversion::{Conversion, ConversionContext};
+use api::kinds;
 use api::schema;
 use bytes::Bytes;
 
@@ -101,7 +102,7 @@ pub(crate) fn to_storage_version(
             warnings.push(format!("{older} {kind} is an older form and is converted; write {storage_version} {kind}"));
         }
         let workload = |name: &str| {
-            let workloads = state.resource("scheduling.k8s.io", "workloads")?;
+            let workloads = state.resource_of(kinds::WORKLOAD)?;
             let stored = state.store.get(&workloads.key(call.namespace(), name))?;
             Some(ApiObject::from_stored(&stored).document().clone())
         };

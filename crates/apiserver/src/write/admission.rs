@@ -8,6 +8,7 @@ mod protection; // groups in use are not removed
 mod tolerations; // how long a pod tolerates an unavailable node
 mod runtime_class; // runtime classes, which are not supported
 
+use api::kinds::ApiResource;
 use store::StoredObject;
 
 use crate::resources::object::ApiObject;
@@ -62,6 +63,6 @@ pub(crate) fn delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
     DELETING.iter().try_for_each(|admit| admit(call, stored))
 }
 
-fn is_resource(call: &Call<'_>, group: &str, plural: &str) -> bool {
-    call.resource.plural == plural && call.resource.group == group
+fn is_of_kind(call: &Call<'_>, kind: &ApiResource) -> bool {
+    call.resource.plural == kind.plural && call.resource.group == kind.group
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::core::requests::{self, ResourceAmounts};
+use api::kinds;
 use api::views::{NodeView, View};
 use api::{Revision, Uid};
 use futures::FutureExt;
@@ -122,7 +123,8 @@ impl Drop for CapacityReservation<'_> {
 impl Capacity {
     /// The capacity of the nodes in `store`.
     pub fn new(store: Store) -> Capacity {
-        Capacity { store, pods: "pods".into(), nodes: "nodes".into(), ledger: Mutex::default() }
+        let [pods, nodes] = [kinds::POD, kinds::NODE].map(|kind| kind.store_name().into());
+        Capacity { store, pods, nodes, ledger: Mutex::default() }
     }
 
     /// Reserves the requests of `pod` on `node`, if they fit. A node without an object has no capacity to exceed.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::clock::rfc3339;
+use api::kinds;
 use api::policy::{DISRUPTION_ALLOWED, INSUFFICIENT_PODS};
 use api::selector::ParsedLabelSelector;
 use bytes::Bytes;
@@ -173,7 +174,7 @@ fn budgets_of(call: &Call<'_>, pod: &ApiObject) -> Vec<std::sync::Arc<StoredObje
 }
 
 fn budget_resource<'a>(call: &Call<'a>) -> &'a crate::Resource {
-    call.state.resource("policy", "poddisruptionbudgets").expect("disruption budgets are always served")
+    call.state.resource_of(kinds::POD_DISRUPTION_BUDGET).expect("disruption budgets are always served")
 }
 
 /// Records the reason of the deletion on the pod, so that its Job does not count it as a failure. `false` after a

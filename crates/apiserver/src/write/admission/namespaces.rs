@@ -1,8 +1,9 @@
 //! The life cycle of namespaces: nothing is created in a missing or terminating one, and some are never deleted.
 
+use api::kinds;
 use store::StoredObject;
 
-use super::{Attributes, Operation, is_resource};
+use super::{Attributes, Operation, is_of_kind};
 use crate::resources::object::ApiObject;
 use crate::response::status::{ApiResult, Status};
 use crate::server::Call;
@@ -16,7 +17,7 @@ pub(super) fn require_active_namespace(attributes: &Attributes<'_>, object: &mut
     if attributes.operation != Operation::Create || !call.resource.namespaced {
         return Ok(());
     }
-    let namespaces = call.state.resource("", "namespaces").expect("namespaces are served");
+    let namespaces = call.state.resource_of(kinds::NAMESPACE).expect("namespaces are served");
     let name = call.namespace();
     match call.state.store.get(&namespaces.key("", name)) {
         None => Err(Status::not_found(namespaces, name)),
@@ -30,7 +31,7 @@ pub(super) fn require_active_namespace(attributes: &Attributes<'_>, object: &mut
 /// Refuses the delete of a namespace of the system.
 pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
     let name = stored.key.name.as_str();
-    if is_resource(call, "", "namespaces") && IMMORTAL.contains(&name) {
+    if is_of_kind(call, kinds::NAMESPACE) && IMMORTAL.contains(&name) {
         return Err(Status::forbidden(call.resource, name, "this namespace may not be deleted"));
     }
     Ok(())

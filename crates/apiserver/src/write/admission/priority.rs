@@ -3,12 +3,13 @@
 use std::fmt::Display;
 
 use api::gates::Gate;
+use api::kinds::{self, ApiResource};
 use api::scheduling::validation::priority_class::SYSTEM_CLASSES;
 use serde::Deserialize;
 use serde_json::Value;
 use store::{ListQuery, StoredObject};
 
-use super::{Attributes, Operation, is_resource};
+use super::{Attributes, Operation, is_of_kind};
 use crate::read::selection::stored_field;
 use crate::resources::object::ApiObject;
 use crate::resources::resource::Resource;
@@ -33,12 +34,12 @@ fn preempts() -> String {
     PREEMPTS.to_owned()
 }
 
-/// A kind of group with a priority: its plural, its name in messages, and the gate that it needs.
-struct GroupKind(&'static str, &'static str, Gate);
+/// A kind of group with a priority, its name in messages, and the gate that it needs.
+struct GroupKind(&'static ApiResource, &'static str, Gate);
 
 const GROUP_KINDS: [GroupKind; 2] = [
-    GroupKind("podgroups", "pod group", Gate::GenericWorkload),
-    GroupKind("compositepodgroups", "composite pod group", Gate::CompositePodGroup),
+    GroupKind(kinds::POD_GROUP, "pod group", Gate::GenericWorkload),
+    GroupKind(kinds::COMPOSITE_POD_GROUP, "composite pod group", Gate::CompositePodGroup),
 ];
 
 /// The class of this name. Without a name: the global default (the lowest of several), or priority 0.
@@ -56,7 +57,7 @@ fn class_of(call: &Call<'_>, object: &ApiObject) -> ApiResult<PriorityClass> {
 }
 
 fn priority_classes<'a>(call: &Call<'a>) -> &'a Resource {
-    call.state.resource("scheduling.k8s.io", "priorityclasses").expect("priority classes are served")
+    call.state.resource_of(kinds::PRIORITY_CLASS).expect("priority classes are served")
 }
 
 fn global_defaults(call: &Call<'_>) -> Vec<PriorityClass> {
@@ -73,7 +74,7 @@ fn read_class(stored: &StoredObject) -> PriorityClass {
 /// Sets a pod's priority from its class. A pod cannot choose its own.
 pub(super) fn admit_pod(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    if !is_resource(call, "", "pods") || !pod.document()["spec"].is_object() {
+    if !is_of_kind(call, kinds::POD) || !pod.document()["spec"].is_object() {
         return Ok(());
     }
     match (attributes.operation, attributes.old) {
@@ -108,7 +109,7 @@ pub(super) fn admit_pod(attributes: &Attributes<'_>, pod: &mut ApiObject) -> Api
 /// Sets a group's priority from its class. A given priority must be equal to it.
 pub(super) fn admit_group(attributes: &Attributes<'_>, group: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    let known = GROUP_KINDS.iter().find(|kind| is_resource(call, "scheduling.k8s.io", kind.0));
+    let known = GROUP_KINDS.iter().find(|kind| is_of_kind(call, kind.0));
     let Some(GroupKind(_, kind, gate)) = known.filter(|_| attributes.operation == Operation::Create) else {
         return Ok(());
     };
@@ -159,9 +160,7 @@ fn write_class(object: &mut ApiObject, class: &PriorityClass, with_policy: bool)
 /// Refuses the delete of a system class.
 pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
     let name = stored.key.name.as_str();
-    if is_resource(call, "scheduling.k8s.io", "priorityclasses")
-        && SYSTEM_CLASSES.iter().any(|(system, _)| *system == name)
-    {
+    if is_of_kind(call, kinds::PRIORITY_CLASS) && SYSTEM_CLASSES.iter().any(|(system, _)| *system == name) {
         return Err(Status::forbidden(call.resource, name, "this is a system priority class and cannot be deleted"));
     }
     Ok(())
@@ -170,7 +169,7 @@ pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResu
 /// Refuses a second global default.
 pub(super) fn validate_single_global_default(attributes: &Attributes<'_>, object: &ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    if !is_resource(call, "scheduling.k8s.io", "priorityclasses") || object.document()["globalDefault"] != true {
+    if !is_of_kind(call, kinds::PRIORITY_CLASS) || object.document()["globalDefault"] != true {
         return Ok(());
     }
     match global_defaults(call).into_iter().find(|class| class.name != object.name()) {

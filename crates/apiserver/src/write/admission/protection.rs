@@ -1,10 +1,11 @@
 //! Groups in use are not removed: every PodGroup has a finalizer until its controller finds no live pod that uses it.
 
 use api::gates::Gate;
+use api::kinds;
 use api::scheduling::PROTECTION_FINALIZER;
 use serde_json::{Value, json};
 
-use super::{Attributes, Operation, is_resource};
+use super::{Attributes, Operation, is_of_kind};
 use crate::resources::object::ApiObject;
 use crate::response::status::ApiResult;
 
@@ -13,7 +14,7 @@ use crate::response::status::ApiResult;
 pub(super) fn add_protection_finalizer(attributes: &Attributes<'_>, group: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
     let applies = attributes.operation == Operation::Create
-        && is_resource(call, "scheduling.k8s.io", "podgroups")
+        && is_of_kind(call, kinds::POD_GROUP)
         && call.state.gates.enabled(Gate::GenericWorkload);
     if !applies || group.finalizers().any(|finalizer| finalizer == PROTECTION_FINALIZER) {
         return Ok(());

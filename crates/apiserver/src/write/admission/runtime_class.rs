@@ -1,14 +1,16 @@
 //! Runtime classes: how a node runs a pod. They are not served here, so a reference to one is always a reference to a
 //! missing one.
 
-use super::{Attributes, Operation, is_resource};
+use api::kinds;
+
+use super::{Attributes, Operation, is_of_kind};
 use crate::resources::object::ApiObject;
 use crate::response::status::{ApiResult, Status};
 
 /// Refuses a new pod with a runtime class.
 pub(super) fn reject_runtime_class(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    if attributes.operation != Operation::Create || !is_resource(call, "", "pods") {
+    if attributes.operation != Operation::Create || !is_of_kind(call, kinds::POD) {
         return Ok(());
     }
     match pod.document()["spec"]["runtimeClassName"].as_str() {

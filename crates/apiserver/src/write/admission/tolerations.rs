@@ -1,8 +1,9 @@
 //! How long a pod without such tolerations tolerates nodes that are not ready or unreachable.
 
+use api::kinds;
 use serde_json::{Value, json};
 
-use super::{Attributes, Operation, is_resource};
+use super::{Attributes, Operation, is_of_kind};
 use crate::resources::object::ApiObject;
 use crate::response::status::ApiResult;
 
@@ -12,7 +13,7 @@ const SECONDS: i64 = 300;
 
 /// Adds a toleration for each taint that the pod does not tolerate.
 pub(super) fn add_default_tolerations(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
-    if attributes.operation == Operation::UpdateSubresource || !is_resource(attributes.call, "", "pods") {
+    if attributes.operation == Operation::UpdateSubresource || !is_of_kind(attributes.call, kinds::POD) {
         return Ok(());
     }
     let Some(spec) = pod.document_mut().get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
