@@ -34,13 +34,9 @@ fn preempts() -> String {
     PREEMPTS.to_owned()
 }
 
-/// A kind of group with a priority, its name in messages, and the gate that it needs.
-struct GroupKind(&'static ApiResource, &'static str, Gate);
-
-const GROUP_KINDS: [GroupKind; 2] = [
-    GroupKind(kinds::POD_GROUP, "pod group", Gate::GenericWorkload),
-    GroupKind(kinds::COMPOSITE_POD_GROUP, "composite pod group", Gate::CompositePodGroup),
-];
+/// The kinds of groups that have a priority, each with its name in messages.
+const GROUP_KINDS: [(&ApiResource, &str); 2] =
+    [(kinds::POD_GROUP, "pod group"), (kinds::COMPOSITE_POD_GROUP, "composite pod group")];
 
 /// The class of this name. Without a name: the global default (the lowest of several), or priority 0.
 fn class_of(call: &Call<'_>, object: &ApiObject) -> ApiResult<PriorityClass> {
@@ -109,12 +105,12 @@ pub(super) fn admit_pod(attributes: &Attributes<'_>, pod: &mut ApiObject) -> Api
 /// Sets a group's priority from its class. A given priority must be equal to it.
 pub(super) fn admit_group(attributes: &Attributes<'_>, group: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    let known = GROUP_KINDS.iter().find(|kind| is_of_kind(call, kind.0));
-    let Some(GroupKind(_, kind, gate)) = known.filter(|_| attributes.operation == Operation::Create) else {
+    let known = GROUP_KINDS.into_iter().find(|(kind, _)| is_of_kind(call, kind));
+    let Some((resource, kind)) = known.filter(|_| attributes.operation == Operation::Create) else {
         return Ok(());
     };
     let gates = &call.state.gates;
-    if !gates.enabled(*gate) || !group.document()["spec"].is_object() {
+    if !resource.is_served(gates) || !group.document()["spec"].is_object() {
         return Ok(());
     }
     let class = class_of(call, group)?;
