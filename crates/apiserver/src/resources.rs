@@ -59,20 +59,12 @@ pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
 
 /// A kind without subresources, stored in its first version, whose dependents are deleted with it.
 fn base_resource(kind: &'static ApiResource, strategy: Strategy) -> Resource {
-    let ApiResource { group, plural, .. } = *kind;
     Resource {
-        group,
-        versions: kind.versions,
+        api: kind,
         conversions: &[],
-        storage_group: group,
+        storage_group: kind.group,
         storage_version: kind.version(),
         storage_version_hash: "",
-        plural,
-        singular: kind.singular,
-        kind: kind.kind,
-        short_names: kind.short_names,
-        categories: kind.categories,
-        namespaced: kind.namespaced,
         subresources: &[],
         propagation: Propagation::Background,
         unconditional_update: true,

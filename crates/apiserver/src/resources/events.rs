@@ -35,8 +35,7 @@ pub(super) fn resource_of_events_group() -> Resource {
         ..STRATEGY
     };
     Resource {
-        group: kinds::EVENTS_GROUP_EVENT.group,
-        versions: kinds::EVENTS_GROUP_EVENT.versions,
+        api: kinds::EVENTS_GROUP_EVENT,
         conversions: conversion::EVENT_CONVERSIONS,
         strategy,
         ..resource()

@@ -103,19 +103,23 @@ impl DocumentGenerator {
 
     /// A document of the kind, in the storage version.
     fn stored_document(&mut self, resource: &Resource) -> Value {
-        self.document(&Resource { group: resource.storage_group, ..resource.clone() }, resource.storage_version)
+        let shape = table().kind(resource.storage_group, resource.storage_version, resource.kind).unwrap();
+        self.object(shape, &resource.storage_api_version(), resource.kind)
     }
 
     /// A document of the kind, in the given version.
     fn document(&mut self, resource: &Resource, version: &str) -> Value {
-        self.left = MAX_VALUES;
         let shape = table().kind(resource.group, version, resource.kind).unwrap();
+        self.object(shape, &resource.api_version(version), resource.kind)
+    }
+
+    fn object(&mut self, shape: ValueType, api_version: &str, kind: &str) -> Value {
+        self.left = MAX_VALUES;
         let mut document = self.value(shape, 0);
-        if !document.is_object() {
-            return document;
+        if document.is_object() {
+            document["apiVersion"] = api_version.into();
+            document["kind"] = kind.into();
         }
-        document["apiVersion"] = resource.api_version(version).into();
-        document["kind"] = resource.kind.into();
         document
     }
 

@@ -1,10 +1,12 @@
 //! One value that describes a kind. The pipeline knows nothing else about it and never matches on a kind.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use api::conversion::Conversion;
 use api::field::ErrorList;
 use api::gates::Gates;
+use api::kinds::ApiResource;
 use serde_json::Value;
 use store::StoreKey;
 
@@ -15,10 +17,8 @@ use crate::resources::object::ApiObject;
 /// A kind as the server serves it.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// API group; empty for the core group.
-    pub group: &'static str,
-    /// Versions served in the stored structure: objects differ only in `apiVersion`.
-    pub versions: &'static [&'static str],
+    /// The kind in the registry: group, names, scope and versions. A `Resource` derefs to it.
+    pub api: &'static ApiResource,
     /// Versions of another structure, served by conversion.
     pub conversions: &'static [Conversion],
     /// The group of the stored form: the kind's own, unless another group serves the same objects.
@@ -27,18 +27,6 @@ pub struct Resource {
     pub storage_version: &'static str,
     /// The hash of the storage version. It is upstream's, because migration tools compare it.
     pub storage_version_hash: &'static str,
-    /// Plural, as in the path.
-    pub plural: &'static str,
-    /// Singular.
-    pub singular: &'static str,
-    /// Kind, as in `kind: Pod`.
-    pub kind: &'static str,
-    /// Short names for the command line.
-    pub short_names: &'static [&'static str],
-    /// Names that list several kinds together, such as `all`.
-    pub categories: &'static [&'static str],
-    /// Whether objects are namespaced.
-    pub namespaced: bool,
     /// The subresources.
     pub subresources: &'static [Subresource],
     /// The default propagation policy of a delete.
@@ -57,6 +45,14 @@ pub struct Resource {
     pub strategy: Strategy,
     /// The kind's name in the store: `group/plural`, or the plural alone.
     pub store_name: Arc<str>,
+}
+
+impl Deref for Resource {
+    type Target = ApiResource;
+
+    fn deref(&self) -> &ApiResource {
+        self.api
+    }
 }
 
 /// A subresource.
