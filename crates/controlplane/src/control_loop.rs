@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use api::kinds::ApiResource;
 use apiserver::Identity;
 use apiserver::request::Verb;
 use futures::future::BoxFuture;
@@ -40,15 +41,46 @@ pub struct Role {
     pub rights: &'static [Right],
 }
 
-/// Verbs that are allowed on one resource, in the terms of RBAC.
+/// Verbs that are allowed on a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Right {
-    /// API group; empty for the core group, `*` for all.
-    pub group: &'static str,
-    /// Resource or subresource: `pods`, `pods/status`, `*`.
-    pub resource: &'static str,
+    /// The resource.
+    pub target: RightTarget,
     /// The verbs.
     pub verbs: &'static [Verb],
+}
+
+/// What a right is about.
+#[derive(Clone, Copy, Debug)]
+pub enum RightTarget {
+    /// A kind of the registry and its subresource, empty for the objects themselves. RBAC knows subresources that the
+    /// server does not serve, such as `finalizers`.
+    Kind(&'static ApiResource, &'static str),
+    /// Group and resource of a kind that the registry does not have.
+    Named(&'static str, &'static str),
+    /// Every resource of every group.
+    Any,
+}
+
+impl RightTarget {
+    /// API group in the terms of RBAC; empty for the core group, `*` for all.
+    pub fn group(self) -> &'static str {
+        match self {
+            RightTarget::Kind(kind, _) => kind.group,
+            RightTarget::Named(group, _) => group,
+            RightTarget::Any => "*",
+        }
+    }
+
+    /// Resource or subresource in the terms of RBAC: `pods`, `pods/status`, `*`.
+    pub fn resource(self) -> String {
+        match self {
+            RightTarget::Kind(kind, "") => kind.plural.to_owned(),
+            RightTarget::Kind(kind, subresource) => format!("{}/{subresource}", kind.plural),
+            RightTarget::Named(_, resource) => resource.to_owned(),
+            RightTarget::Any => "*".to_owned(),
+        }
+    }
 }
 
 /// Verbs of a cache.
@@ -64,10 +96,8 @@ impl ControlLoop {
     /// Every right it declares, with its role; those of its caches come first.
     pub(crate) fn rights(&self) -> impl Iterator<Item = (&'static str, Right)> + '_ {
         let cache_role = self.roles.first().map(|role| role.name);
-        let cached = self.reads.iter().map(|kind| {
-            let resource = kind.resource();
-            Right { group: resource.group, resource: resource.plural, verbs: CACHE_VERBS }
-        });
+        let cached =
+            self.reads.iter().map(|kind| Right { target: RightTarget::Kind(kind.resource(), ""), verbs: CACHE_VERBS });
         let cached = cached.filter_map(move |right| cache_role.map(|role| (role, right)));
         cached.chain(self.roles.iter().flat_map(|role| role.rights.iter().map(|right| (role.name, *right))))
     }
@@ -80,8 +110,11 @@ impl ControlLoop {
 
 impl Right {
     fn allows(&self, verb: Verb, group: &str, resource: &str) -> bool {
-        let matches = |pattern: &str, text: &str| pattern == "*" || pattern == text;
-        self.verbs.contains(&verb) && matches(self.group, group) && matches(self.resource, resource)
+        let is_target = match self.target {
+            RightTarget::Any => true,
+            target => target.group() == group && target.resource() == resource,
+        };
+        is_target && self.verbs.contains(&verb)
     }
 }
 

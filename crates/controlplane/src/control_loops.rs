@@ -6,17 +6,19 @@
 //! ClusterRoles of the guide come from here.
 
 use api::gates::Gate;
+use api::kinds::{self, ApiResource};
 use api::views::{
     CompositePodGroupView, CronJobView, JobView, NamespaceView, NodeView, PodDisruptionBudgetView, PodGroupView,
     PodView, WorkloadView,
 };
+use apiserver::request::Verb;
 use apiserver::request::Verb::{Create, Delete, DeleteCollection, Get, List, Patch, Update};
 use futures::future::BoxFuture;
 use std::collections::BTreeSet;
 
 use crate::caches::CachedKind;
 use crate::config::Component;
-use crate::control_loop::{ControlLoop, Right, Role};
+use crate::control_loop::{ControlLoop, Right, RightTarget, Role};
 use crate::process::Process;
 
 /// Every control loop; those of a component in the order they start.
@@ -41,12 +43,23 @@ pub(crate) fn cached_kinds() -> BTreeSet<CachedKind> {
 /// The groups of a service account in kube-system, as which upstream runs each of its controllers.
 const SERVICE_ACCOUNT: &[&str] = &["system:serviceaccounts", "system:serviceaccounts:kube-system"];
 
-const EVENTS: Right = right("", "events", &[Create, Patch]);
+const EVENTS: Right = right(kinds::EVENT, "", &[Create, Patch]);
 /// For leader election. Processes without it do not need the right.
-const LEASES: Right = right("coordination.k8s.io", "leases", &[Get, Create, Update]);
+const LEASES: Right = right(kinds::LEASE, "", &[Get, Create, Update]);
 
-const fn right(group: &'static str, resource: &'static str, verbs: &'static [apiserver::request::Verb]) -> Right {
-    Right { group, resource, verbs }
+/// A right on objects of `kind`, or on this subresource of them.
+const fn right(kind: &'static ApiResource, subresource: &'static str, verbs: &'static [Verb]) -> Right {
+    Right { target: RightTarget::Kind(kind, subresource), verbs }
+}
+
+/// A right on a resource that our server does not have.
+const fn right_on_named(group: &'static str, resource: &'static str, verbs: &'static [Verb]) -> Right {
+    Right { target: RightTarget::Named(group, resource), verbs }
+}
+
+/// A right on every resource.
+const fn right_on_all(verbs: &'static [Verb]) -> Right {
+    Right { target: RightTarget::Any, verbs }
 }
 
 /// The simulated kubelets.
@@ -60,9 +73,9 @@ pub static NODES: ControlLoop = ControlLoop {
     roles: &[Role {
         name: "phalanx-nodes",
         rights: &[
-            right("", "nodes", &[Create, Patch]),
-            right("", "pods", &[Delete]),
-            right("", "pods/status", &[Patch]),
+            right(kinds::NODE, "", &[Create, Patch]),
+            right(kinds::POD, "", &[Delete]),
+            right(kinds::POD, "status", &[Patch]),
             EVENTS,
         ],
     }],
@@ -97,10 +110,10 @@ pub static SCHEDULER: ControlLoop = ControlLoop {
     roles: &[Role {
         name: "phalanx-scheduler",
         rights: &[
-            right("", "pods", &[Get, Delete]),
-            right("", "pods/binding", &[Create]),
-            right("", "pods/status", &[Patch]),
-            right("scheduling.k8s.io", "podgroups/status", &[Patch]),
+            right(kinds::POD, "", &[Get, Delete]),
+            right(kinds::POD, "binding", &[Create]),
+            right(kinds::POD, "status", &[Patch]),
+            right(kinds::POD_GROUP, "status", &[Patch]),
             LEASES,
             EVENTS,
         ],
@@ -154,17 +167,17 @@ pub static JOB: ControlLoop = ControlLoop {
         Role {
             name: "phalanx-controllers",
             rights: &[
-                right("batch", "jobs", &[Get]),
-                right("batch", "jobs/status", &[Patch]),
+                right(kinds::JOB, "", &[Get]),
+                right(kinds::JOB, "status", &[Patch]),
                 // The admission plugin OwnerReferencesPermissionEnforcement checks `update` on the finalizers of an owner
                 // with `blockOwnerDeletion`.
-                right("batch", "jobs/finalizers", &[Update]),
-                right("", "pods", &[Create, Patch, Delete]),
-                right("scheduling.k8s.io", "workloads", &[Get, Create, Patch, Delete]),
-                right("scheduling.k8s.io", "workloads/finalizers", &[Update]),
-                right("scheduling.k8s.io", "podgroups", &[Get, Create, Patch, Delete]),
-                right("scheduling.k8s.io", "podgroups/finalizers", &[Update]),
-                right("scheduling.k8s.io", "compositepodgroups", &[Get]),
+                right(kinds::JOB, "finalizers", &[Update]),
+                right(kinds::POD, "", &[Create, Patch, Delete]),
+                right(kinds::WORKLOAD, "", &[Get, Create, Patch, Delete]),
+                right(kinds::WORKLOAD, "finalizers", &[Update]),
+                right(kinds::POD_GROUP, "", &[Get, Create, Patch, Delete]),
+                right(kinds::POD_GROUP, "finalizers", &[Update]),
+                right(kinds::COMPOSITE_POD_GROUP, "", &[Get]),
                 LEASES,
                 EVENTS,
             ],
@@ -172,7 +185,10 @@ pub static JOB: ControlLoop = ControlLoop {
         // Examples of kinds between Jobs and the root owner, which a cluster replaces by its own.
         Role {
             name: "phalanx-owners",
-            rights: &[right("jobset.x-k8s.io", "jobsets", &[Get]), right("trainer.kubeflow.org", "trainjobs", &[Get])],
+            rights: &[
+                right_on_named("jobset.x-k8s.io", "jobsets", &[Get]),
+                right_on_named("trainer.kubeflow.org", "trainjobs", &[Get]),
+            ],
         },
     ],
     start: start_job,
@@ -207,9 +223,9 @@ pub static CRON_JOB: ControlLoop = ControlLoop {
     roles: &[Role {
         name: "phalanx-cronjobs",
         rights: &[
-            right("batch", "cronjobs/status", &[Patch]),
-            right("batch", "cronjobs/finalizers", &[Update]),
-            right("batch", "jobs", &[Get, Create, Delete]),
+            right(kinds::CRON_JOB, "status", &[Patch]),
+            right(kinds::CRON_JOB, "finalizers", &[Update]),
+            right(kinds::JOB, "", &[Get, Create, Delete]),
             EVENTS,
         ],
     }],
@@ -237,7 +253,7 @@ pub static TTL: ControlLoop = ControlLoop {
     user: "system:serviceaccount:kube-system:ttl-after-finished-controller",
     groups: SERVICE_ACCOUNT,
     reads: &[CachedKind::of::<JobView>()],
-    roles: &[Role { name: "phalanx-cronjobs", rights: &[right("batch", "jobs", &[Get, Delete])] }],
+    roles: &[Role { name: "phalanx-cronjobs", rights: &[right(kinds::JOB, "", &[Get, Delete])] }],
     start: start_ttl,
 };
 
@@ -264,7 +280,7 @@ pub static GC: ControlLoop = ControlLoop {
     groups: SERVICE_ACCOUNT,
     reads: api::with_every_view!(cached_kinds_of),
     // Dependents and owners can be of any kind that is served.
-    roles: &[Role { name: "phalanx-gc", rights: &[right("*", "*", &[Get, Patch, Delete])] }],
+    roles: &[Role { name: "phalanx-gc", rights: &[right_on_all(&[Get, Patch, Delete])] }],
     start: start_gc,
 };
 
@@ -289,7 +305,11 @@ pub static POD_GC: ControlLoop = ControlLoop {
     reads: &[CachedKind::of::<NodeView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
         name: "phalanx-cronjobs",
-        rights: &[right("", "nodes", &[Get]), right("", "pods", &[Delete]), right("", "pods/status", &[Patch])],
+        rights: &[
+            right(kinds::NODE, "", &[Get]),
+            right(kinds::POD, "", &[Delete]),
+            right(kinds::POD, "status", &[Patch]),
+        ],
     }],
     start: start_pod_gc,
 };
@@ -316,7 +336,7 @@ pub static DISRUPTION: ControlLoop = ControlLoop {
     reads: &[CachedKind::of::<PodDisruptionBudgetView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
         name: "phalanx-budgets",
-        rights: &[right("policy", "poddisruptionbudgets/status", &[Patch]), EVENTS],
+        rights: &[right(kinds::POD_DISRUPTION_BUDGET, "status", &[Patch]), EVENTS],
     }],
     start: start_disruption,
 };
@@ -345,10 +365,7 @@ pub static POD_GROUP_PROTECTION: ControlLoop = ControlLoop {
     reads: &[CachedKind::of::<PodGroupView>(), CachedKind::of::<CompositePodGroupView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
         name: "phalanx-cronjobs",
-        rights: &[
-            right("scheduling.k8s.io", "podgroups", &[Patch]),
-            right("scheduling.k8s.io", "compositepodgroups", &[Patch]),
-        ],
+        rights: &[right(kinds::POD_GROUP, "", &[Patch]), right(kinds::COMPOSITE_POD_GROUP, "", &[Patch])],
     }],
     start: start_pod_group_protection,
 };
@@ -375,10 +392,10 @@ pub static NAMESPACE: ControlLoop = ControlLoop {
     roles: &[Role {
         name: "phalanx-namespace",
         rights: &[
-            right("", "namespaces", &[Get]),
-            right("", "namespaces/status", &[Patch]),
-            right("", "namespaces/finalize", &[Update]),
-            right("*", "*", &[List, Delete, DeleteCollection]),
+            right(kinds::NAMESPACE, "", &[Get]),
+            right(kinds::NAMESPACE, "status", &[Patch]),
+            right(kinds::NAMESPACE, "finalize", &[Update]),
+            right_on_all(&[List, Delete, DeleteCollection]),
         ],
     }],
     start: start_namespace,

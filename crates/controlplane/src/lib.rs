@@ -25,7 +25,7 @@ mod early_ack; // a planted defect: writes are acknowledged before they are dura
 
 pub use caches::Caches;
 pub use config::{Component, Config};
-pub use control_loop::{ControlLoop, Right, Role};
+pub use control_loop::{ControlLoop, Right, RightTarget, Role};
 pub use metrics::Metrics;
 pub use node_differences::NodeDifferences;
 pub use process::{ClientFactory, ClientWrapper};

@@ -20,7 +20,7 @@ const VERBS: [(Verb, &str); 8] = [
 ];
 
 /// The verbs of each resource of a role, by group and resource; each list in the order of [`VERBS`].
-type ResourceVerbs = BTreeMap<(&'static str, &'static str), Vec<&'static str>>;
+type ResourceVerbs = BTreeMap<(&'static str, String), Vec<&'static str>>;
 
 /// All ClusterRoles, one YAML document each, in the order of the control loops.
 pub fn cluster_roles() -> String {
@@ -30,7 +30,7 @@ pub fn cluster_roles() -> String {
             roles.push((role, BTreeMap::new()));
             roles.len() - 1
         });
-        let known = roles[position].1.entry((right.group, right.resource)).or_default();
+        let known = roles[position].1.entry((right.target.group(), right.target.resource())).or_default();
         let merged = VERBS.iter().filter(|(verb, name)| right.verbs.contains(verb) || known.contains(name));
         *known = merged.map(|(_, name)| *name).collect();
     }

@@ -34,12 +34,7 @@ pub(super) fn resource_of_events_group() -> Resource {
         stored_field_names: STORED_FIELD_NAMES,
         ..STRATEGY
     };
-    Resource {
-        api: kinds::EVENTS_GROUP_EVENT,
-        conversions: conversion::EVENT_CONVERSIONS,
-        strategy,
-        ..resource()
-    }
+    Resource { api: kinds::EVENTS_GROUP_EVENT, conversions: conversion::EVENT_CONVERSIONS, strategy, ..resource() }
 }
 
 const SELECTABLE: &[&str] = &[
