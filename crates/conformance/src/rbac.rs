@@ -1,9 +1,10 @@
-//! Writes the ClusterRoles of the control loops into docs/guides/cluster.md.
+//! Writes the ClusterRoles of the control loops, and the table of controllers, into docs/guides/cluster.md.
 
 use anyhow::{Context, ensure};
 
 const GUIDE: &str = "docs/guides/cluster.md";
-const BEGIN: &str = "<!-- The block below is written by `cargo xtask rbac`. -->\n";
+const BEGIN_TABLE: &str = "<!-- The table below is written by `cargo xtask rbac`. -->\n";
+const BEGIN_ROLES: &str = "<!-- The block below is written by `cargo xtask rbac`. -->\n";
 const END: &str = "<!-- End of the written block. -->\n";
 
 /// Options of `cargo xtask rbac`.
@@ -17,22 +18,24 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let path = supervisor::repository_root()?.join(GUIDE);
     let text = std::fs::read_to_string(&path).with_context(|| GUIDE)?;
-    let updated = replace_block(&text, &controlplane::rbac::cluster_roles())?;
+    let updated = replace_block(&text, BEGIN_TABLE, &controlplane::rbac::controllers_table())?;
+    let roles = format!("```yaml\n{}```\n", controlplane::rbac::cluster_roles());
+    let updated = replace_block(&updated, BEGIN_ROLES, &roles)?;
     if args.check {
         ensure!(
             updated == text,
-            "{GUIDE}: the ClusterRoles are not those of the control loops; run `cargo xtask rbac`"
+            "{GUIDE}: the controllers or their ClusterRoles are not those of the control loops; run `cargo xtask rbac`"
         );
         return Ok(());
     }
     std::fs::write(&path, updated).with_context(|| GUIDE)
 }
 
-/// The guide with `roles` between the markers.
-fn replace_block(guide: &str, roles: &str) -> anyhow::Result<String> {
-    let (before, rest) = guide.split_once(BEGIN).with_context(|| format!("{GUIDE}: no line {BEGIN:?}"))?;
+/// The guide with `block` between the marker `begin` and the end marker.
+fn replace_block(guide: &str, begin: &str, block: &str) -> anyhow::Result<String> {
+    let (before, rest) = guide.split_once(begin).with_context(|| format!("{GUIDE}: no line {begin:?}"))?;
     let (_, after) = rest.split_once(END).with_context(|| format!("{GUIDE}: no line {END:?}"))?;
-    Ok(format!("{before}{BEGIN}```yaml\n{roles}```\n{END}{after}"))
+    Ok(format!("{before}{begin}{block}{END}{after}"))
 }
 
 #[cfg(test)]
@@ -43,9 +46,12 @@ mod tests {
 
     #[test]
     fn only_the_block_between_the_markers_is_replaced() {
-        let guide = format!("before\n{BEGIN}old\n{END}after\n");
-        let want = format!("before\n{BEGIN}```yaml\nroles\n```\n{END}after\n");
-        assert_eq!(replace_block(&guide, "roles\n").unwrap(), want);
-        assert!(replace_block("no markers", "roles\n").is_err());
+        let guide = |table: &str, roles: &str| {
+            format!("before\n{BEGIN_TABLE}{table}{END}between\n{BEGIN_ROLES}{roles}{END}after\n")
+        };
+        let old = guide("old\n", "old\n");
+        assert_eq!(replace_block(&old, BEGIN_TABLE, "new\n").unwrap(), guide("new\n", "old\n"));
+        assert_eq!(replace_block(&old, BEGIN_ROLES, "new\n").unwrap(), guide("old\n", "new\n"));
+        assert!(replace_block("no markers", BEGIN_ROLES, "new\n").is_err());
     }
 }

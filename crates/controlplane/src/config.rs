@@ -27,6 +27,11 @@ pub enum Component {
 impl Component {
     /// Every component.
     pub const ALL: [Component; 3] = [Component::Nodes, Component::Controllers, Component::Scheduler];
+
+    /// Whether its processes elect a leader by default.
+    pub(crate) fn elects_leader(self) -> bool {
+        self != Component::Nodes
+    }
 }
 
 /// Settings of a process.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use api::kinds::ApiResource;
+use api::kinds::{self, ApiResource};
 use apiserver::Identity;
 use apiserver::request::Verb;
 use futures::future::BoxFuture;
@@ -26,13 +26,14 @@ pub struct ControlLoop {
     pub groups: &'static [&'static str],
     /// The kinds it reads from the shared caches, which list and watch them.
     pub(crate) reads: &'static [CachedKind],
-    /// What it requests besides, by ClusterRole. The first role also has the rights of the caches.
+    /// What it requests besides, by ClusterRole. The first role belongs to this control loop alone. It also has the rights
+    /// of the caches and of the leader election.
     pub roles: &'static [Role],
     /// Makes the future that runs it.
     pub(crate) start: fn(&mut Process, &'static ControlLoop) -> BoxFuture<'static, ()>,
 }
 
-/// Rights under the name of the ClusterRole that has them. Control loops can share a role.
+/// Rights under the name of the ClusterRole that has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Role {
     /// The ClusterRole.
@@ -85,6 +86,9 @@ impl RightTarget {
 
 /// Verbs of a cache.
 pub(crate) const CACHE_VERBS: &[Verb] = &[Verb::List, Verb::Watch];
+/// For leader election. A process has the rights of all its control loops, so each of them has this one.
+const LEADER_ELECTION: Right =
+    Right { target: RightTarget::Kind(kinds::LEASE, ""), verbs: &[Verb::Get, Verb::Create, Verb::Update] };
 
 impl ControlLoop {
     /// Its identity, where it runs in the same process as the server.
@@ -93,13 +97,18 @@ impl ControlLoop {
         Identity { user: self.user.to_owned(), groups }
     }
 
+    /// Its own role, with everything that it needs in any cluster. Further roles depend on the cluster.
+    pub fn main_role(&self) -> &'static str {
+        self.roles.first().expect("every control loop has a role").name
+    }
+
     /// Every right it declares, with its role; those of its caches come first.
     pub(crate) fn rights(&self) -> impl Iterator<Item = (&'static str, Right)> + '_ {
-        let cache_role = self.roles.first().map(|role| role.name);
         let cached =
             self.reads.iter().map(|kind| Right { target: RightTarget::Kind(kind.resource(), ""), verbs: CACHE_VERBS });
-        let cached = cached.filter_map(move |right| cache_role.map(|role| (role, right)));
-        cached.chain(self.roles.iter().flat_map(|role| role.rights.iter().map(|right| (role.name, *right))))
+        let election = self.component.elects_leader().then_some(LEADER_ELECTION);
+        let shared = cached.chain(election).map(|right| (self.main_role(), right));
+        shared.chain(self.roles.iter().flat_map(|role| role.rights.iter().map(|right| (role.name, *right))))
     }
 
     /// Whether it declares a request. `resource` is a resource or subresource of `group`.
@@ -109,7 +118,7 @@ impl ControlLoop {
 }
 
 impl Right {
-    fn allows(&self, verb: Verb, group: &str, resource: &str) -> bool {
+    pub(crate) fn allows(&self, verb: Verb, group: &str, resource: &str) -> bool {
         let is_target = match self.target {
             RightTarget::Any => true,
             target => target.group() == group && target.resource() == resource,

@@ -44,8 +44,6 @@ pub(crate) fn cached_kinds() -> BTreeSet<CachedKind> {
 const SERVICE_ACCOUNT: &[&str] = &["system:serviceaccounts", "system:serviceaccounts:kube-system"];
 
 const EVENTS: Right = right(kinds::EVENT, "", &[Create, Patch]);
-/// For leader election. Processes without it do not need the right.
-const LEASES: Right = right(kinds::LEASE, "", &[Get, Create, Update]);
 
 /// A right on objects of `kind`, or on this subresource of them.
 const fn right(kind: &'static ApiResource, subresource: &'static str, verbs: &'static [Verb]) -> Right {
@@ -114,7 +112,6 @@ pub static SCHEDULER: ControlLoop = ControlLoop {
             right(kinds::POD, "binding", &[Create]),
             right(kinds::POD, "status", &[Patch]),
             right(kinds::POD_GROUP, "status", &[Patch]),
-            LEASES,
             EVENTS,
         ],
     }],
@@ -178,7 +175,6 @@ pub static JOB: ControlLoop = ControlLoop {
                 right(kinds::POD_GROUP, "", &[Get, Create, Patch, Delete]),
                 right(kinds::POD_GROUP, "finalizers", &[Update]),
                 right(kinds::COMPOSITE_POD_GROUP, "", &[Get]),
-                LEASES,
                 EVENTS,
             ],
         },
@@ -253,7 +249,7 @@ pub static TTL: ControlLoop = ControlLoop {
     user: "system:serviceaccount:kube-system:ttl-after-finished-controller",
     groups: SERVICE_ACCOUNT,
     reads: &[CachedKind::of::<JobView>()],
-    roles: &[Role { name: "phalanx-cronjobs", rights: &[right(kinds::JOB, "", &[Get, Delete])] }],
+    roles: &[Role { name: "phalanx-ttl", rights: &[right(kinds::JOB, "", &[Get, Delete])] }],
     start: start_ttl,
 };
 
@@ -304,7 +300,7 @@ pub static POD_GC: ControlLoop = ControlLoop {
     groups: SERVICE_ACCOUNT,
     reads: &[CachedKind::of::<NodeView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
-        name: "phalanx-cronjobs",
+        name: "phalanx-podgc",
         rights: &[
             right(kinds::NODE, "", &[Get]),
             right(kinds::POD, "", &[Delete]),
@@ -364,7 +360,7 @@ pub static POD_GROUP_PROTECTION: ControlLoop = ControlLoop {
     groups: SERVICE_ACCOUNT,
     reads: &[CachedKind::of::<PodGroupView>(), CachedKind::of::<CompositePodGroupView>(), CachedKind::of::<PodView>()],
     roles: &[Role {
-        name: "phalanx-cronjobs",
+        name: "phalanx-podgroup-protection",
         rights: &[right(kinds::POD_GROUP, "", &[Patch]), right(kinds::COMPOSITE_POD_GROUP, "", &[Patch])],
     }],
     start: start_pod_group_protection,
@@ -423,8 +419,20 @@ mod tests {
         let names: BTreeSet<&str> = ALL.iter().map(|control_loop| control_loop.name).collect();
         let users: BTreeSet<&str> = ALL.iter().map(|control_loop| control_loop.user).collect();
         assert_eq!((names.len(), users.len()), (ALL.len(), ALL.len()));
+    }
+
+    #[test]
+    fn every_control_loop_has_its_own_role_with_all_that_it_needs() {
+        let roles: BTreeSet<&str> = ALL.iter().map(|control_loop| control_loop.main_role()).collect();
+        assert_eq!(roles.len(), ALL.len());
         for control_loop in ALL {
-            assert!(!control_loop.roles.is_empty(), "{}: its caches need a role", control_loop.name);
+            let elects = control_loop.component != Component::Nodes;
+            for verb in [Get, Create, Update] {
+                let granted = control_loop.rights().any(|(role, right)| {
+                    role == control_loop.main_role() && right.allows(verb, kinds::LEASE.group, kinds::LEASE.plural)
+                });
+                assert_eq!(granted, elects, "{} {verb:?}", control_loop.name);
+            }
         }
     }
 

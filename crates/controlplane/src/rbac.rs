@@ -1,4 +1,5 @@
-//! The ClusterRoles of the control loops as a manifest. The guide has it, and `cargo xtask rbac` writes it there.
+//! The ClusterRoles of the control loops as a manifest, and which controller needs which. The guide has both, and
+//! `cargo xtask rbac` writes them there.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -38,6 +39,21 @@ pub fn cluster_roles() -> String {
     documents.collect::<Vec<String>>().join("---\n")
 }
 
+/// How to run all controllers, and what each of them does and needs, as Markdown.
+pub fn controllers_table() -> String {
+    let names: Vec<&str> = control_loops::controllers().map(|controller| controller.name).collect();
+    let mut text = format!(
+        "`--controllers {}` runs all of them.\n\n| controller | what it does | roles |\n| --- | --- | --- |\n",
+        names.join(",")
+    );
+    for controller in control_loops::controllers() {
+        let roles: Vec<String> = controller.roles.iter().map(|role| format!("`{}`", role.name)).collect();
+        let row = writeln!(text, "| `{}` | {} | {} |", controller.name, controller.about, roles.join(", "));
+        row.expect("a string accepts every write");
+    }
+    text
+}
+
 /// One rule per group and list of verbs, with all resources that share them.
 fn cluster_role(name: &str, resources: &ResourceVerbs) -> String {
     let mut rules: Vec<(&str, &[&str], Vec<&str>)> = Vec::new();
@@ -64,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_has_the_rights_of_all_its_control_loops() {
+    fn a_role_has_the_rights_of_its_control_loop() {
         let text = cluster_roles();
         let role = text.split("---\n").find(|role| role.contains("phalanx-cronjobs")).unwrap_or_default();
         let want = "\
@@ -73,15 +89,22 @@ kind: ClusterRole
 metadata: {name: phalanx-cronjobs}
 rules:
 - {apiGroups: [\"\"], resources: [events], verbs: [create, patch]}
-- {apiGroups: [\"\"], resources: [nodes], verbs: [get, list, watch]}
-- {apiGroups: [\"\"], resources: [pods], verbs: [list, watch, delete]}
-- {apiGroups: [\"\"], resources: [pods/status], verbs: [patch]}
 - {apiGroups: [batch], resources: [cronjobs], verbs: [list, watch]}
 - {apiGroups: [batch], resources: [cronjobs/finalizers], verbs: [update]}
 - {apiGroups: [batch], resources: [cronjobs/status], verbs: [patch]}
 - {apiGroups: [batch], resources: [jobs], verbs: [get, list, watch, create, delete]}
-- {apiGroups: [scheduling.k8s.io], resources: [compositepodgroups, podgroups], verbs: [list, watch, patch]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
 ";
         assert_eq!(role, want);
+    }
+
+    #[test]
+    fn the_table_has_every_controller_with_its_roles() {
+        let table = controllers_table();
+        for controller in control_loops::controllers() {
+            let row = table.lines().find(|line| line.starts_with(&format!("| `{}` |", controller.name)));
+            assert!(row.is_some_and(|row| row.contains(controller.main_role())), "{table}");
+        }
+        assert!(!table.contains("scheduler"), "{table}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use controlplane::{Component, control_loops};
+use controlplane::Component;
 use supervisor::{ScratchDir, SupervisedProcess, guard};
 
 use super::kube_control_plane::Tenancy;
@@ -51,7 +51,8 @@ impl ComponentProcess {
             Component::Nodes => command.args(["nodes", "--nodes", &nodes.to_string()]),
         };
         if (component, tenancy) == (Component::Controllers, Tenancy::Shared) {
-            command.args(["--controllers", &controllers_of_shared_cluster()]);
+            let names: Vec<&str> = tenancy.controllers().iter().map(|controller| controller.name).collect();
+            command.args(["--controllers", &names.join(",")]);
         }
         command.arg("--kubeconfig").arg(&kubeconfig_file).arg("--config").arg(&settings_file);
         let name = format!("{component:?}");
@@ -71,23 +72,7 @@ impl ComponentProcess {
     }
 }
 
-/// Our controllers on the shared control plane, as `--controllers` takes them: all but those that kube-controller-manager
-/// runs there.
-fn controllers_of_shared_cluster() -> String {
-    let of_kubernetes = [&control_loops::GC, &control_loops::DISRUPTION, &control_loops::NAMESPACE];
-    let ours = control_loops::controllers().filter(|controller| !of_kubernetes.contains(controller));
-    ours.map(|controller| controller.name).collect::<Vec<_>>().join(",")
-}
-
 /// The program under test. `cargo xtask kube test` sets it together with the guard's program.
 fn phalanx() -> OsString {
     std::env::var_os("PHALANX_BIN").expect("PHALANX_BIN is set by `cargo xtask kube test`")
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_shared_control_plane_has_our_controllers_without_those_of_kubernetes() {
-        assert_eq!(super::controllers_of_shared_cluster(), "job,cronjob,ttl,podgc,podgroup-protection");
-    }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use api::kinds::{self, ApiResource};
 use api::{Clock, Random, Timestamp};
-use controlplane::{Caches, Component, RemoteComponents};
+use controlplane::{Caches, Component, ControlLoop, RemoteComponents, control_loops};
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use runtime::request::{self, PatchKind};
@@ -78,6 +78,19 @@ pub enum Tenancy {
     /// All controllers of Jobs except the garbage collector, which the suite disables in kube-controller-manager; for
     /// concurrent tests. Backoffs are shorter, because they pass on the wall clock.
     Shared,
+}
+
+impl Tenancy {
+    /// Our controllers. On the shared control plane these are all but those that kube-controller-manager runs there.
+    pub fn controllers(self) -> Vec<&'static ControlLoop> {
+        let of_kubernetes = [&control_loops::GC, &control_loops::DISRUPTION, &control_loops::NAMESPACE];
+        match self {
+            Tenancy::Exclusive => vec![&control_loops::JOB],
+            Tenancy::Shared => {
+                control_loops::controllers().filter(|controller| !of_kubernetes.contains(controller)).collect()
+            }
+        }
+    }
 }
 
 impl KubeControlPlane {

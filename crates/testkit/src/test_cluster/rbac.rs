@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use controlplane::Component;
+use controlplane::{Component, ControlLoop, control_loops};
 use kube::Client;
 use runtime::{is_already_exists, request};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::kube_control_plane::Tenancy;
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// The user of a component, which is also the name of its role in the guide.
+/// The user of a component.
 pub fn user_of(component: Component) -> &'static str {
     match component {
         Component::Controllers => "phalanx-controllers",
@@ -22,16 +22,10 @@ pub fn user_of(component: Component) -> &'static str {
     }
 }
 
-/// The additional role of the controllers if they include more than the Job controller.
-const CRON_JOBS_ROLE: &str = "phalanx-cronjobs";
-
 /// Grants every component the roles of the guide, and no others.
 pub async fn grant_roles(client: &Client, tenancy: Tenancy) {
     let roles = roles();
-    let additional = (tenancy == Tenancy::Shared).then_some((user_of(Component::Controllers), CRON_JOBS_ROLE));
-    for (user, name) in
-        Component::ALL.map(|component| (user_of(component), user_of(component))).into_iter().chain(additional)
-    {
+    for (user, name) in control_loops_of(tenancy).map(|it| (user_of(it.component), it.main_role())) {
         let role = roles.iter().find(|role| role["metadata"]["name"] == name);
         let role = role.unwrap_or_else(|| panic!("docs/guides/cluster.md has no ClusterRole {name}"));
         let binding = json!({
@@ -46,6 +40,11 @@ pub async fn grant_roles(client: &Client, tenancy: Tenancy) {
             }
         }
     }
+}
+
+/// The control loops that run.
+fn control_loops_of(tenancy: Tenancy) -> impl Iterator<Item = &'static ControlLoop> {
+    [&control_loops::NODES, &control_loops::SCHEDULER].into_iter().chain(tenancy.controllers())
 }
 
 /// Asserts that `client` does not have an administrator's rights: then the tests would not show which roles suffice.
@@ -69,12 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guide_has_a_role_for_every_component() {
+    fn the_guide_has_a_role_for_every_control_loop_that_runs() {
         let roles = roles();
-        for component in Component::ALL {
-            let role = roles.iter().find(|role| role["metadata"]["name"] == user_of(component));
+        for control_loop in control_loops_of(Tenancy::Shared) {
+            let role = roles.iter().find(|role| role["metadata"]["name"] == control_loop.main_role());
             let rules = role.and_then(|role| role["rules"].as_array()).map_or(0, Vec::len);
-            assert!(rules > 0, "{component:?}");
+            assert!(rules > 0, "{control_loop:?}");
         }
     }
 }
