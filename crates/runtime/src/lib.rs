@@ -3,7 +3,7 @@
 //! In: a `kube::Client`, a clock, a random generator.
 //! Out: ordered caches with change logs, keys to work on in order, results of writes, Events.
 //! Promises: same input, same order. A cache that has reached a revision contains every write up to it.
-//! Never: knows a kind, spawns a task, reads the system clock.
+//! Never: knows a kind but Leases and Events, spawns a task, reads the system clock.
 
 pub mod informer; // the shared cache of one kind, and cursors into its changes; read this first
 pub mod list_watch; // keeps a cache up to date: list, watch, apply

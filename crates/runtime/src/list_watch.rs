@@ -295,11 +295,8 @@ enum WatchLine<V> {
 
 fn parse_line<V: View>(line: &[u8]) -> WatchLine<V> {
     let Some((kind, object)) = split(line) else {
-        tracing::error!(
-            "{}: a line of the watch is not an event: {}",
-            V::RESOURCE.plural,
-            String::from_utf8_lossy(line)
-        );
+        // The line itself is not logged, because objects can contain secrets.
+        tracing::error!("{}: a line of the watch is not an event ({} bytes)", V::RESOURCE.plural, line.len());
         return WatchLine::Event(None, Revision::ZERO);
     };
     match kind.as_ref() {

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
 use types::clock::rfc3339;
+use types::kinds;
 use types::views::{OwnerRef, View};
 use types::{Clock, Random, Timestamp};
 
@@ -256,7 +257,7 @@ impl EventWriter {
             }
         }
         let body = self.event_body(&event);
-        let collection = format!("/api/v1/namespaces/{}/events", body.metadata.namespace);
+        let collection = kinds::EVENT.collection_path(body.metadata.namespace);
         let outcome = self.attempt(|client| request::post(client, &collection, &body)).await;
         if outcome.is_ok() {
             self.recent_events().insert(key, format!("{collection}/{}", body.metadata.name), event.at);
@@ -305,8 +306,8 @@ impl EventWriter {
         let stem = &about.name[..about.name.len().min(MAX_NAME_STEM)];
         let stem = stem.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
         EventBody {
-            api_version: "v1",
-            kind: "Event",
+            api_version: kinds::EVENT.version(),
+            kind: kinds::EVENT.kind,
             metadata: EventMeta { name: format!("{stem}.{:016x}", self.random.next_u64()), namespace },
             involved_object: about,
             event_type: event.kind,

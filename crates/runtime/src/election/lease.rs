@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use types::Timestamp;
 use types::clock::rfc3339_micros;
+use types::kinds;
 
 use super::ElectionSettings;
 
@@ -80,7 +81,7 @@ impl LeaseRecord {
             metadata["resourceVersion"] = self.metadata.resource_version.clone().into();
         }
         json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
+            "apiVersion": kinds::LEASE.api_version(), "kind": kinds::LEASE.kind, "metadata": metadata,
             "spec": {
                 "holderIdentity": holder,
                 "leaseDurationSeconds": seconds,

@@ -7,6 +7,8 @@ use std::time::Duration;
 use kube::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use types::kinds;
+use types::views::ObjectKey;
 use types::{Clock, Random};
 
 use super::decide::{LeaseAction, ObservedLease};
@@ -121,8 +123,12 @@ impl Election {
                     self.fence.open_until(until);
                 }
                 Ok(Ok(false)) => {
-                    let holder = self.observed_lease.record().holder().unwrap_or("another process").to_owned();
-                    tracing::error!(lease = %self.path(), "{holder} holds the lease now: standing by");
+                    match self.observed_lease.record().holder() {
+                        Some(holder) => {
+                            tracing::error!(lease = %self.path(), "{holder} holds the lease now: standing by")
+                        }
+                        None => tracing::error!(lease = %self.path(), "the lease has no holder: standing by"),
+                    }
                     return;
                 }
                 Ok(Err(error)) => self.log_failure(&message(&error)),
@@ -164,12 +170,12 @@ impl Election {
     }
 
     fn collection(&self) -> String {
-        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.settings.namespace)
+        kinds::LEASE.collection_path(&self.settings.namespace)
     }
 }
 
 fn path(settings: &ElectionSettings) -> String {
-    format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", settings.namespace, settings.name)
+    kinds::LEASE.object_path(&ObjectKey::new(settings.namespace.as_str(), settings.name.as_str()))
 }
 
 /// Releases the lease, so that the next process need not wait for its end. Only after the last write of this process.
