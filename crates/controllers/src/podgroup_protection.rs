@@ -15,7 +15,7 @@ use api::scheduling::PROTECTION_FINALIZER;
 use api::views::{CompositePodGroupView, MetaView, ObjectKey, PodGroupView, PodView, View};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join4};
-use runtime::{Backoff, Cache, CacheChange, WorkQueue, WorkResult, log_retry, reconcile_span};
+use runtime::{Backoff, Cache, CacheChange, WorkQueue, WorkResult, log_retry, reconcile_span, record_observed};
 use tracing::Instrument;
 
 use crate::{Metrics, finalizer};
@@ -145,12 +145,14 @@ async fn reconcile(ctx: &PodGroupProtectionContext, group: &GroupKey) -> Result<
             let Some(group) = ctx.pod_groups.get(key).filter(|group| awaits_finalizer_removal(&group.metadata)) else {
                 return Ok(());
             };
+            record_observed(&group.metadata);
             let pods = ctx.pods.by_index(&PodView::BY_GROUP, &key.to_string());
             if members_ended(&group, &pods) { remove_finalizer(ctx, &*group).await } else { Ok(()) }
         }
         GroupKey::CompositePodGroup(key) => {
             let group = ctx.composite_pod_groups.get(key).filter(|group| awaits_finalizer_removal(&group.metadata));
             let Some(group) = group else { return Ok(()) };
+            record_observed(&group.metadata);
             let above = key.to_string();
             let childless = ctx.pod_groups.by_index(&PodGroupView::BY_PARENT, &above).is_empty()
                 && ctx.composite_pod_groups.by_index(&CompositePodGroupView::BY_PARENT, &above).is_empty();

@@ -15,7 +15,10 @@ use futures::future::{BoxFuture, join3};
 use jiff::SignedDuration;
 use kube::Error;
 use runtime::request::{delete, get};
-use runtime::{Backoff, Cache, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, wait_for_clock_step};
+use runtime::{
+    Backoff, Cache, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, record_observed,
+    wait_for_clock_step,
+};
 use serde_json::json;
 use tracing::Instrument;
 
@@ -100,6 +103,7 @@ async fn work(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>) {
 /// Observes, decides and executes. Returns the wait before the next reconcile.
 async fn reconcile(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>, Error> {
     let Some(job) = ctx.jobs.get(key) else { return Ok(None) };
+    record_observed(&job.metadata);
     match next_step(&job, ctx.clock.now()) {
         ExpiryStep::Keep => Ok(None),
         ExpiryStep::Wait(wait) => Ok(Some(wait)),

@@ -150,6 +150,22 @@ pub enum KubeletAction {
     Remove,
 }
 
+impl KubeletAction {
+    /// Its name in the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            KubeletAction::Start => "start",
+            KubeletAction::Finish { .. } => "finish",
+            KubeletAction::BackOff { .. } => "back-off",
+            KubeletAction::Restart { .. } => "restart",
+            KubeletAction::Refuse { .. } => "refuse",
+            KubeletAction::Stop => "stop",
+            KubeletAction::Kill => "kill",
+            KubeletAction::Remove => "remove",
+        }
+    }
+}
+
 /// The next step of a bound pod; `None` if it has none without a change from outside.
 pub fn next_step(pod: &PodView, state: &PodRuntimeState, defaults: &PodDefaults) -> Option<KubeletStep> {
     let at_once = |action| Some(KubeletStep { at: state.first_seen, action });

@@ -10,7 +10,9 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use kube::Client;
 use runtime::request::{self, PatchKind, WriteResponse};
-use runtime::{Backoff, Cache, EventKind, ObjectRef, Recorder, is_conflict, is_not_found, is_retriable};
+use runtime::{Backoff, Cache, EventKind, ObjectRef, Recorder};
+use runtime::{is_conflict, is_not_found, is_retriable, reconcile_span, record_observed};
+use tracing::Instrument;
 
 use crate::due_queue::{DueQueue, KubeletTask, TaskOutcome};
 use crate::pod_lifecycle::{KubeletAction, PodDefaults};
@@ -75,15 +77,15 @@ async fn run_forever(ctx: KubeletContext) {
         while writes.len() < config.writes_in_flight
             && let Some(task) = due_queue.take(now)
         {
-            writes.push(execute(&client, task));
+            let span = reconcile_span("nodes", PodView::RESOURCE.kind, task.pod.metadata.key(), None);
+            writes.push(execute(&client, &recorder, task).instrument(span));
         }
         // At the limit of writes, only the end of one allows another.
         let due = due_queue.next_due().filter(|_| writes.len() < config.writes_in_flight);
         tokio::select! {
             biased;
-            Some((task, response)) = writes.next(), if !writes.is_empty() => {
-                record_rejection(&recorder, &task, &response);
-                due_queue.complete(&task, outcome(&task, response), clock.now());
+            Some((task, outcome)) = writes.next(), if !writes.is_empty() => {
+                due_queue.complete(&task, outcome, clock.now());
             }
             () = node_changes.wait_until_ready() => {}
             () = pod_changes.wait_until_ready() => {}
@@ -92,7 +94,8 @@ async fn run_forever(ctx: KubeletContext) {
     }
 }
 
-async fn execute(client: &Client, task: KubeletTask) -> (KubeletTask, Result<WriteResponse, kube::Error>) {
+async fn execute(client: &Client, recorder: &Recorder, task: KubeletTask) -> (KubeletTask, TaskOutcome) {
+    record_observed(&task.pod.metadata);
     let mut path = PodView::RESOURCE.object_path(&task.pod.metadata.key());
     let response = match &task.write {
         PodWrite::Status(body) => {
@@ -101,7 +104,9 @@ async fn execute(client: &Client, task: KubeletTask) -> (KubeletTask, Result<Wri
         }
         PodWrite::Delete(options) => request::delete(client, &path, options).await,
     };
-    (task, response)
+    record_rejection(recorder, &task, &response);
+    let outcome = outcome(&task, response);
+    (task, outcome)
 }
 
 /// A pod with an invalid annotation gets an Event as well as a status.
@@ -117,12 +122,12 @@ fn outcome(task: &KubeletTask, response: Result<WriteResponse, kube::Error>) -> 
         Err(error) if is_not_found(&error) => TaskOutcome::Gone,
         Err(error) if is_conflict(&error) => TaskOutcome::Conflict,
         Err(error) => {
-            let key = task.pod.metadata.key();
+            let (key, action) = (task.pod.metadata.key(), task.action.name());
             // Other errors are retried, too: a write for a newer version of the pod may be accepted.
             if is_retriable(&error) {
-                tracing::debug!("pod {key}: {:?} failed: {error}", task.action);
+                tracing::debug!("pod {key}: {action} failed: {error}");
             } else {
-                tracing::warn!("pod {key}: {:?} was refused: {error}", task.action);
+                tracing::warn!("pod {key}: {action} was refused: {error}");
             }
             TaskOutcome::Failed
         }

@@ -33,7 +33,7 @@ pub use list_watch::{ListWatchConfig, list_and_watch};
 pub use queue::{WorkQueue, WorkResult};
 pub use queue_metrics::{QueueCounts, QueueMetrics};
 pub use reachability::Reachability;
-pub use reconcile_span::{is_lost_race, log_retry, reconcile_span};
+pub use reconcile_span::{is_lost_race, log_retry, reconcile_span, record_observed, record_revision};
 pub use reconnect::reconnecting;
 pub use recorder::{EventKind, ObjectRef, Pace, Recorder};
 pub use request::{PatchKind, WriteResponse};

@@ -8,7 +8,8 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join4};
 use kube::Error;
 use runtime::{
-    CacheChange, Cursor, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, wait_for_clock_step,
+    CacheChange, Cursor, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, record_observed,
+    wait_for_clock_step,
 };
 use tracing::Instrument;
 
@@ -125,8 +126,11 @@ async fn reconcile(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>, key: &Obj
     let mut memory = ReconcileMemory::default();
     // Set when a create failed. Existing Jobs are tracked all the same.
     let mut blocked = None;
-    for _ in 0..MAX_STEPS {
+    for step_number in 0..MAX_STEPS {
         let Some(observed) = observe(ctx, key, &memory) else { return Ok(()) };
+        if step_number == 0 {
+            record_observed(&observed.cron_job.metadata);
+        }
         let decision = next_step(&observed);
         if let Some(time) = decision.requeue_at {
             queue.add_after(key.clone(), until(time, observed.now));

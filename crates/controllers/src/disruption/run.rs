@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::views::{ObjectKey, PodDisruptionBudgetView, PodView, View};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join3};
-use runtime::{CacheChange, EventKind, ObjectRef, WorkQueue, WorkResult, log_retry, reconcile_span};
+use runtime::{CacheChange, EventKind, ObjectRef, WorkQueue, WorkResult, log_retry, reconcile_span, record_observed};
 use tracing::Instrument;
 
 use super::decide::{next_status, selects, sync_failure};
@@ -60,6 +60,7 @@ async fn reconcile(ctx: &DisruptionContext, key: ObjectKey) -> WorkResult {
     let Some(budget) = ctx.budgets.get(&key).filter(|budget| !budget.metadata.is_deleting()) else {
         return WorkResult::Done;
     };
+    record_observed(&budget.metadata);
     let pods: Vec<Arc<PodView>> = ctx.pods.all().into_iter().filter(|pod| selects(&budget, pod)).collect();
     let (status, recheck) = next_status(&budget, &pods, ctx.clock.now());
     if let Err(error) = write_status(&ctx.client, &budget, &status, ctx.clock.now()).await {

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join, join_all};
 use futures::stream::{self, StreamExt};
 use kube::{Client, Error};
-use runtime::{Backoff, WorkQueue, WorkResult, log_retry, reconcile_span};
+use runtime::{Backoff, WorkQueue, WorkResult, log_retry, reconcile_span, record_revision};
 use tracing::Instrument;
 
 use super::decide::{GcAction, OwnerState, decide};
@@ -83,6 +83,9 @@ impl Collector {
         let mut looked_up = BTreeMap::new();
         loop {
             let Some((object, action)) = self.decide(uid, &looked_up) else { return Ok(()) };
+            if looked_up.is_empty() {
+                record_revision(object.meta());
+            }
             let client = &self.client;
             return match action {
                 GcAction::Keep => Ok(()),

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use api::views::{JobView, MetaView, NamespaceView, ObjectKey, OwnerRef, PodGroupView, PodView, View, WorkloadView};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join4, join5};
-use runtime::{CacheChange, Capabilities, Cursor, Pace, WorkQueue, WorkResult, reconcile_span, wait_for_clock_step};
+use runtime::{
+    CacheChange, Capabilities, Cursor, Pace, WorkQueue, WorkResult, reconcile_span, record_observed, record_revision,
+    wait_for_clock_step,
+};
 use tracing::{Instrument, Span};
 
 use super::JobContext;
@@ -164,7 +167,7 @@ async fn reconcile(
     let ReconcileState { expectations, owners } = state;
     // Set when a create, a finalizer removal or a read of an owner failed. Ended pods are counted all the same.
     let mut blocked: Option<StepError> = None;
-    for _ in 0..MAX_STEPS {
+    for step_number in 0..MAX_STEPS {
         if let Some(cached) = ctx.jobs.get(job).filter(|cached| cached.metadata.uid == uid) {
             expectations.verify(ctx, &cached).await?;
             if blocked.is_none() {
@@ -175,6 +178,9 @@ async fn reconcile(
             expectations.forget(uid);
             return remove_leftover_finalizers(ctx, job, uid).await;
         };
+        if step_number == 0 {
+            record_revision(&observed.job.metadata);
+        }
         observed.blocked = blocked.is_some();
         let step = next_step(&observed, &ctx.gates, &ctx.config).map_err(|error| {
             record_warning(ctx, &observed.job, "FailedWorkloadCompilation", "Compile", &error.to_string());
@@ -219,6 +225,7 @@ async fn remove_leftover_finalizers(ctx: &JobContext, job: &ObjectKey, uid: &str
 /// Removes the tracking finalizer from a pod without a controller, unless a Job is about to adopt it.
 async fn reconcile_orphan(ctx: &JobContext, pod: &ObjectKey) -> Result<(), StepError> {
     let Some(pod) = ctx.pods.get(pod) else { return Ok(()) };
+    record_observed(&pod.metadata);
     let is_orphan = has_tracking_finalizer(&pod) && pod.metadata.controller().is_none();
     let is_adopted = || !pod.metadata.is_deleting() && !adopters(&pod, &ctx.jobs).is_empty();
     if is_orphan && !is_adopted() {

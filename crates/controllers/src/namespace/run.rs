@@ -6,7 +6,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join};
 use kube::{Client, Error};
 use runtime::request::{get, patch, put};
-use runtime::{CacheChange, PatchKind, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span};
+use runtime::{
+    CacheChange, PatchKind, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, record_observed,
+};
 use serde_json::{Value, json};
 use tracing::Instrument;
 
@@ -65,6 +67,7 @@ async fn reconcile(ctx: &NamespaceContext, name: &str) -> Result<NamespaceStep, 
     else {
         return Ok(NamespaceStep::Finalize);
     };
+    record_observed(&namespace.metadata);
     let kinds = discover(client).await;
     let found = delete_content(client, name, kinds).await;
     if let Some(conditions) = conditions(&namespace, &found, clock.now()) {

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join3};
 use kube::Error;
 use runtime::request::get;
-use runtime::{CacheChange, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span};
+use runtime::{CacheChange, WorkQueue, WorkResult, is_not_found, log_retry, reconcile_span, record_observed};
 use tracing::{Instrument, Span};
 
 use super::PodGcContext;
@@ -174,8 +174,15 @@ async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTa
 async fn pods_to_delete(ctx: &PodGcContext, task: &PodGcTask) -> Result<Vec<(Arc<PodView>, PodGcReason)>, Error> {
     let because = |reason: PodGcReason| move |pod: Arc<PodView>| (pod, reason);
     Ok(match task {
-        PodGcTask::Pod(key) => force_deletable(ctx, ctx.pods.get(key).into_iter().collect()),
-        PodGcTask::OutOfServiceNode(node) => force_deletable(ctx, ctx.pods.by_index(&PodView::BY_NODE, node)),
+        PodGcTask::Pod(key) => {
+            let pod = ctx.pods.get(key);
+            pod.iter().for_each(|pod| record_observed(&pod.metadata));
+            force_deletable(ctx, pod.into_iter().collect())
+        }
+        PodGcTask::OutOfServiceNode(node) => {
+            ctx.nodes.get(&ObjectKey::new("", node)).iter().for_each(|node| record_observed(&node.metadata));
+            force_deletable(ctx, ctx.pods.by_index(&PodView::BY_NODE, node))
+        }
         PodGcTask::TerminatedPods => {
             let pods = beyond_threshold(ctx.config.terminated_pod_threshold, ctx.pods.all());
             pods.into_iter().map(because(PodGcReason::Terminated)).collect()

@@ -55,12 +55,16 @@ async fn one_job_is_followed_through_the_log_by_its_name() {
     .await;
 
     let lines = log.lines();
-    let span = format!("reconcile{{controller=\"job\" kind=\"Job\" object=default/train uid=\"{uid}\"}}");
+    let span = format!("reconcile{{controller=\"job\" kind=\"Job\" object=default/train uid=\"{uid}\" revision=");
     let steps = lines.iter().filter(|line| line.contains(&span) && line.contains(" decided step="));
     let steps: Vec<&str> = steps.filter_map(|line| line.split("step=\"").nth(1)?.split('"').next()).collect();
     let mut order = steps.iter();
     for step in ["CreateWorkload", "CreatePodGroup", "CreatePods", "WriteStatus", "RemoveFinalizers", "Wait"] {
         assert!(order.any(|decided| *decided == step), "{step} in this order in {steps:?}");
+    }
+    let spans = lines.iter().filter_map(|line| line.split_once(&span)?.1.split_once('}'));
+    for (revision, _) in spans {
+        assert!(revision.parse::<u64>().is_ok(), "recorded once: {revision}");
     }
     assert!(lines.iter().all(|line| !line.contains("WARN")), "{lines:#?}");
 }
