@@ -86,6 +86,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Map, Value, json};
 
+    use crate::kinds;
     use crate::schema::table::{ValueType, table};
     use crate::schema::{check, write_empty_fields};
 
@@ -161,8 +162,8 @@ mod tests {
             ValueType::IntOrString | ValueType::Int32 | ValueType::Int64 => json!(i32::from(filled)),
             ValueType::Boolean => json!(filled),
             ValueType::Any => json!({}),
-            ValueType::List(of) if filled => json!([sample(table().element_type(of), depth + 1, choices)]),
-            ValueType::Map(of) if filled => json!({"k": sample(table().element_type(of), depth + 1, choices)}),
+            ValueType::List(of) if filled => json!([element(table().element_type(of), depth + 1, choices)]),
+            ValueType::Map(of) if filled => json!({"k": element(table().element_type(of), depth + 1, choices)}),
             ValueType::List(_) => json!([]),
             ValueType::Map(_) => json!({}),
             ValueType::Object(of) => {
@@ -178,26 +179,23 @@ mod tests {
         }
     }
 
-    const KINDS: [(&str, &str, &str); 10] = [
-        ("", "v1", "Pod"),
-        ("", "v1", "Node"),
-        ("", "v1", "Event"),
-        ("events.k8s.io", "v1", "Event"),
-        ("batch", "v1", "Job"),
-        ("batch", "v1", "CronJob"),
-        ("scheduling.k8s.io", "v1", "PriorityClass"),
-        ("scheduling.k8s.io", "v1beta1", "PodGroup"),
-        ("scheduling.k8s.io", "v1beta1", "Workload"),
-        ("scheduling.k8s.io", "v1alpha3", "CompositePodGroup"),
-    ];
+    /// An item of a list or an entry of a map.
+    // Upstream: reads a null time as the zero time. `status.disruptedPods` of a budget has the only times that are
+    // entries of a map, and a null there is refused here.
+    fn element(shape: ValueType, depth: usize, choices: &mut impl Iterator<Item = u8>) -> Value {
+        match (shape, sample(shape, depth, choices)) {
+            (ValueType::Time, Value::Null) => json!("0001-01-01T00:00:00Z"),
+            (_, value) => value,
+        }
+    }
 
     proptest! {
         #[test]
         fn normalized_document_does_not_change(
-            kind in 0..KINDS.len(),
+            resource in prop::sample::select(kinds::ALL),
             choices in prop::collection::vec(any::<u8>(), 0..400),
         ) {
-            let (group, version, kind) = KINDS[kind];
+            let (group, version, kind) = (resource.group, resource.version(), resource.kind);
             let shape = table().kind(group, version, kind).expect("it is served");
             let once = read(group, version, kind, sample(shape, 0, &mut choices.into_iter()));
             let mut again = read(group, version, kind, once.clone());

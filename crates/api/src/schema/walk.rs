@@ -246,6 +246,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
+    use crate::kinds;
     use crate::schema::{check, has_kind, kubernetes_version, unknown_fields};
 
     fn pod() -> Value {
@@ -275,17 +276,21 @@ mod tests {
     #[test]
     fn schema_has_all_served_kinds() {
         assert_eq!(kubernetes_version(), "1.37.1");
-        for (group, version, kinds) in [
-            ("", "v1", &["Namespace", "Node", "Pod", "Event", "Binding", "DeleteOptions"] as &[&str]),
-            ("batch", "v1", &["Job", "CronJob"]),
-            ("coordination.k8s.io", "v1", &["Lease"]),
-            ("scheduling.k8s.io", "v1", &["PriorityClass"]),
-            ("scheduling.k8s.io", "v1beta1", &["Workload", "PodGroup"]),
-            ("scheduling.k8s.io", "v1alpha3", &["Workload", "PodGroup", "CompositePodGroup"]),
-        ] {
-            for kind in kinds {
-                assert!(has_kind(group, version, kind), "{group}/{version} {kind}");
+        for resource in kinds::ALL {
+            // Kubernetes no longer has older versions, which are converted.
+            let versions = if resource.is_stored_elsewhere() { resource.converted_versions } else { resource.versions };
+            for version in versions {
+                assert!(
+                    has_kind(resource.group, version, resource.kind),
+                    "{}/{version} {}",
+                    resource.group,
+                    resource.kind
+                );
             }
+        }
+        // Bodies of requests.
+        for kind in ["Binding", "DeleteOptions"] {
+            assert!(has_kind("", "v1", kind), "{kind}");
         }
         assert!(!has_kind("apps", "v1", "Deployment"));
     }
