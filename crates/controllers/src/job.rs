@@ -67,12 +67,12 @@ pub struct JobContext {
 pub struct Config {
     /// How many Jobs are reconciled concurrently.
     // Upstream: 5. A worker of ours is not a thread, and waits for the server nearly all the time.
-    pub workers: usize,
+    pub concurrent_syncs: usize,
     /// How many pods of one Job are written concurrently.
-    pub writes_in_flight: usize,
+    pub max_writes_in_flight: usize,
     /// How long pod and status events are batched before the Job is reconciled.
     // Upstream: 1 s. It saves status writes, but delays the end of the Job after that of its last pod.
-    pub sync_batch: Duration,
+    pub sync_batch_period: Duration,
     /// How many pods of one Job are created, deleted or released in one step.
     pub max_pods_per_sync: usize,
     /// How many uids `status.uncountedTerminatedPods` of a Job may have.
@@ -99,9 +99,9 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            workers: 64,
-            writes_in_flight: 64,
-            sync_batch: Duration::from_millis(200),
+            concurrent_syncs: 64,
+            max_writes_in_flight: 64,
+            sync_batch_period: Duration::from_millis(200),
             max_pods_per_sync: 500,
             max_uncounted_pods: 500,
             retry: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },

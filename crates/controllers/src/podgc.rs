@@ -45,7 +45,7 @@ pub struct Config {
     /// How long a node must be missing before its pods are lost.
     pub quarantine: Duration,
     /// How long ended pods are batched before they are counted.
-    pub batch_period: Duration,
+    pub gc_period: Duration,
     /// Back-off after an error of the API server.
     pub retry: Backoff,
 }
@@ -55,7 +55,7 @@ impl Default for Config {
         Config {
             terminated_pod_threshold: 12_500,
             quarantine: Duration::from_secs(40),
-            batch_period: Duration::from_secs(20),
+            gc_period: Duration::from_secs(20),
             retry: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
         }
     }

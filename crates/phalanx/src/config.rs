@@ -207,13 +207,13 @@ impl ControllerSettings {
         plane.job.on_suspend = *on_suspend;
         plane.job.child_owners = ChildOwners(child_owners.clone());
         plane.job.count_disruptions = *count_disruptions;
-        plane.job.workers = *concurrent_job_syncs as usize;
-        plane.job.sync_batch = *job_sync_batch_period;
+        plane.job.concurrent_syncs = *concurrent_job_syncs as usize;
+        plane.job.sync_batch_period = *job_sync_batch_period;
         plane.job.pod_backoff = runtime::Backoff { initial: *pod_backoff, max: *max_pod_backoff };
         plane.job.max_pods_per_sync = *max_pods_per_sync as usize;
         plane.job.max_uncounted_pods = *max_uncounted_pods as usize;
         plane.pod_gc.terminated_pod_threshold = *terminated_pod_gc_threshold as i64;
-        plane.pod_gc.batch_period = *pod_gc_period;
+        plane.pod_gc.gc_period = *pod_gc_period;
         plane.pod_gc.quarantine = *pod_gc_quarantine;
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Announcer {
 impl Announcer {
     /// Publishes every dirty unit. Groups beyond the limit of condition writes stay dirty.
     pub(crate) fn publish_units(&self, tracker: &mut StatusTracker, writes: &mut WriteQueue, now: Timestamp) {
-        while writes.has_room_for_first_condition()
+        while writes.can_write_first_condition()
             && let Some(key) = tracker.newly_scheduled.pop_first()
         {
             if !tracker.group_status(&key).write_in_flight {
@@ -57,7 +57,7 @@ impl Announcer {
                 // The group is marked dirty again when the write in flight ends.
                 Unit::Group(key) if tracker.group_status(key).write_in_flight => {}
                 // Units are ordered with groups last: only groups are left.
-                Unit::Group(_) if !writes.has_room_for_group_condition(now) => {
+                Unit::Group(_) if !writes.can_write_group_condition(now) => {
                     tracker.dirty.insert(unit);
                     return;
                 }
@@ -259,7 +259,7 @@ impl Announcer {
 
     /// Writes pod conditions, up to the limit of writes in flight.
     pub(crate) fn publish_pods(&self, tracker: &mut StatusTracker, writes: &mut WriteQueue, now: Timestamp) {
-        while writes.has_room_for_pod_condition(now)
+        while writes.can_write_pod_condition(now)
             && let Some(key) = tracker.dirty_pods.pop_first()
         {
             let Some(pod) = self.pods.get(&key).filter(|pod| is_pending(pod) && !writes.is_binding(&key)) else {

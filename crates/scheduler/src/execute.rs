@@ -166,17 +166,17 @@ impl WriteQueue {
     }
 
     /// Whether a condition may be written that is not delayed by binds.
-    pub(crate) fn has_room_for_first_condition(&self) -> bool {
+    pub(crate) fn can_write_first_condition(&self) -> bool {
         self.group_conditions < self.limits.group_conditions
     }
 
     /// Whether another PodGroup's condition may be written now.
-    pub(crate) fn has_room_for_group_condition(&self, now: Timestamp) -> bool {
+    pub(crate) fn can_write_group_condition(&self, now: Timestamp) -> bool {
         self.group_conditions < self.allowed(self.limits.group_conditions, now)
     }
 
     /// Whether another pod's condition may be written now.
-    pub(crate) fn has_room_for_pod_condition(&self, now: Timestamp) -> bool {
+    pub(crate) fn can_write_pod_condition(&self, now: Timestamp) -> bool {
         self.pod_conditions < self.allowed(self.limits.pod_conditions, now)
     }
 

@@ -135,7 +135,7 @@ async fn work(queue: &WorkQueue<WorkKey>, ctx: &JobContext, owners: &OwnerCache)
         }
         .instrument(span)
     };
-    queue.work(ctx.config.workers, reconcile_key).await;
+    queue.work(ctx.config.concurrent_syncs, reconcile_key).await;
 }
 
 /// Logs a failed step that is retried. A lost race is expected and logged at debug level.
@@ -252,7 +252,7 @@ async fn watch_jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<WorkKey>, ctx
         let only_status = matches!((&change.old, &change.new), (Some(old), Some(new))
             if old.metadata.generation == new.metadata.generation
                 && old.metadata.is_deleting() == new.metadata.is_deleting());
-        if only_status { queue.add_after(key, ctx.config.sync_batch) } else { queue.add(key) }
+        if only_status { queue.add_after(key, ctx.config.sync_batch_period) } else { queue.add(key) }
     }
 }
 
@@ -263,7 +263,7 @@ async fn watch_pods(mut cursor: Cursor<PodView>, queue: &WorkQueue<WorkKey>, ctx
         if !is_relevant(&change) {
             continue;
         }
-        let enqueue = |job: WorkKey| queue.add_after(job, ctx.config.sync_batch);
+        let enqueue = |job: WorkKey| queue.add_after(job, ctx.config.sync_batch_period);
         for pod in change.old.iter().chain(&change.new) {
             let owner = pod.metadata.controller().filter(|owner| is_job(owner));
             owner.into_iter().for_each(|owner| enqueue(key_of_owner(&pod.metadata.namespace, owner)));

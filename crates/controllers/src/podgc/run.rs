@@ -113,7 +113,7 @@ async fn watch_pods(ctx: &PodGcContext, queue: &WorkQueue<PodGcTask>, quarantine
         let CacheChange { old, new } = cursor.next().await;
         let Some(pod) = new else { continue };
         if pod.is_finished() && !old.is_some_and(|old| old.is_finished()) {
-            queue.add_after(PodGcTask::TerminatedPods, ctx.config.batch_period);
+            queue.add_after(PodGcTask::TerminatedPods, ctx.config.gc_period);
         }
         let node = node_of(ctx, &pod);
         if force_delete_reason(&pod, node.as_deref()).is_some() {

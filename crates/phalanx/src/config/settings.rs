@@ -246,14 +246,14 @@ section! {
             name: "concurrentJobSyncs",
             formerly: "jobWorkers",
             format: Number(1..=1000),
-            default: job::Config::default().workers as u64,
+            default: job::Config::default().concurrent_syncs as u64,
         }
         /// Time over which changes of pods are batched before their Job is reconciled.
         job_sync_batch_period: Duration {
             name: "jobSyncBatchPeriod",
             formerly: "jobSyncBatch",
             format: AtLeast(MILLISECOND),
-            default: job::Config::default().sync_batch,
+            default: job::Config::default().sync_batch_period,
         }
         /// Delay before the first failed pod of a Job is replaced.
         /// It doubles with every further failure.
@@ -292,7 +292,7 @@ section! {
         pod_gc_period: Duration {
             name: "podGCPeriod",
             format: AtLeast(TENTH_OF_A_SECOND),
-            default: podgc::Config::default().batch_period,
+            default: podgc::Config::default().gc_period,
         }
         /// Time for which a node must be missing before its pods are marked Failed and deleted.
         pod_gc_quarantine: Duration {

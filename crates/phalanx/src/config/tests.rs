@@ -285,7 +285,7 @@ fn limits_of_one_sync_and_the_pod_collector_are_settings() {
     assert_eq!((plane.job.max_pods_per_sync, plane.job.max_uncounted_pods), (10, 20));
     let collector = plane.pod_gc;
     assert_eq!(
-        (collector.terminated_pod_threshold, collector.batch_period.as_millis(), collector.quarantine.as_secs()),
+        (collector.terminated_pod_threshold, collector.gc_period.as_millis(), collector.quarantine.as_secs()),
         (0, 500, 1)
     );
     let text = "controllers:\n  maxPodsPerSync: 0\n  maxUncountedPods: 10001\n  terminatedPodGCThreshold: -1\n";

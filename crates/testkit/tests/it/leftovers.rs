@@ -177,7 +177,7 @@ fn pod_gc_periods_are_configurable() {
         let mut config = Config::for_cluster(Cluster::default_of(1));
         config.pod_gc = controllers::podgc::Config {
             terminated_pod_threshold: 1,
-            batch_period: SECOND,
+            gc_period: SECOND,
             quarantine: SECOND * 3,
             ..config.pod_gc
         };

@@ -52,7 +52,7 @@ impl PodView {
     };
     /// Pods without a controller, by `namespace/key=value` of each of their labels.
     pub const BY_ORPHAN_LABEL: Index<PodView> = Index {
-        name: "loose-label",
+        name: "orphan-label",
         values: |pod| {
             let MetaView { namespace, labels, .. } = &pod.metadata;
             let labels = labels.iter().filter(|_| pod.metadata.controller().is_none());

@@ -47,7 +47,7 @@ pub(super) async fn create(
     let first = usize::from(is_first_creation(observed)).min(slots.len());
     let (mut created, mut refused_count, mut failure) = (Vec::new(), 0, None);
     for batch in [&slots[..first], &slots[first..]] {
-        let writes = stream::iter(batch.iter().map(create)).buffered(ctx.config.writes_in_flight);
+        let writes = stream::iter(batch.iter().map(create)).buffered(ctx.config.max_writes_in_flight);
         for response in writes.collect::<Vec<_>>().await.into_iter().flatten() {
             match response {
                 Ok(response) => {
@@ -102,7 +102,7 @@ pub(super) async fn delete_all(ctx: &JobContext, job: &JobView, pods: &[Arc<PodV
         async move { (name, delete(&ctx.client, &path, &options).await) }
     };
     let pods = stream::iter(pods.iter().map(delete_one));
-    let responses: Vec<_> = pods.buffered(ctx.config.writes_in_flight).collect().await;
+    let responses: Vec<_> = pods.buffered(ctx.config.max_writes_in_flight).collect().await;
     // The response to a delete may have no revision, so there is none to wait for. Until the event arrives the pods
     // look active; deleting them twice does no harm, and nothing is created in their place.
     let (mut after, mut failure) = (AfterStep::AwaitEvents, None);
@@ -197,7 +197,7 @@ async fn patch_all(
         async move { patch(&ctx.client, &path, PatchKind::Json, &body).await }
     };
     let writes = stream::iter(pods.iter().map(patch_one));
-    let responses: Vec<_> = writes.buffered(ctx.config.writes_in_flight).collect().await;
+    let responses: Vec<_> = writes.buffered(ctx.config.max_writes_in_flight).collect().await;
     // A pod that is being deleted is gone with its last finalizer, and that event enqueues the Job.
     let mut after =
         if pods.iter().any(|pod| pod.metadata.is_deleting()) { AfterStep::AwaitEvents } else { AfterStep::DecideAgain };
