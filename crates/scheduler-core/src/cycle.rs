@@ -98,18 +98,28 @@ fn find_placement(
     budget: &mut SearchBudget,
 ) -> Result<(UnitPlacement, Region), Option<PartialFit>> {
     let mut ranking = slots::rank_regions(demand, cluster, classes); // every domain rejected or ranked from sums
+    let mut to_search = Vec::new();
+    while let Some(region) = ranking.next_feasible() {
+        match place_in_order(demand, region, cluster, classes) {
+            Ok(placement) => return Ok((placement, region)),
+            // Only with several classes: each fits alone, but they do not fit together in the simple orders.
+            Err(partial) => to_search.push(partial),
+        }
+    }
     let mut best_partial: Option<PartialFit> = None;
     let mut proven = true;
-    while let Some(region) = ranking.next_feasible() {
-        match place_in_region(demand, region, cluster, classes, budget) {
-            RegionResult::Placed(placement) => return Ok((placement, region)),
-            // Only with several classes: each fits alone, but they do not fit together.
-            RegionResult::TooFew(partial) => {
-                proven &= partial.proven;
-                if best_partial.as_ref().is_none_or(|best_partial| partial.fits_count > best_partial.fits_count) {
-                    best_partial = Some(partial);
-                }
-            }
+    let regions_count = to_search.len();
+    for (at, partial) in to_search.into_iter().enumerate() {
+        let mut share = budget.split(regions_count - at);
+        let searched = search_region(demand, partial.region, cluster, classes, &mut share);
+        budget.merge(share);
+        match searched {
+            RegionSearch::Placed(placement) => return Ok((placement, partial.region)),
+            RegionSearch::Impossible => {}
+            RegionSearch::GaveUp => proven = false,
+        }
+        if best_partial.as_ref().is_none_or(|best_partial| partial.fits_count > best_partial.fits_count) {
+            best_partial = Some(partial);
         }
     }
     Err(best_partial.map(|partial| PartialFit { proven, ..partial }))
@@ -129,12 +139,6 @@ pub(crate) fn refuse(demand: &Demand, cluster: &mut Cluster, classes: &mut Class
     reasons::refusal(demand, &shortage, cluster, classes)
 }
 
-/// The result for one region.
-enum RegionResult {
-    Placed(UnitPlacement),
-    TooFew(PartialFit),
-}
-
 /// Too few pods fit.
 struct PartialFit {
     region: Region,
@@ -145,16 +149,14 @@ struct PartialFit {
     proven: bool,
 }
 
-/// Tries the two simple orders first, and searches only if both fail.
-fn place_in_region(
+/// Places the pods class by class, the largest or the smallest first.
+fn place_in_order(
     demand: &Demand,
     region: Region,
     cluster: &mut Cluster,
     classes: &mut Classes,
-    budget: &mut SearchBudget,
-) -> RegionResult {
-    let mut most = 0;
-    let mut best = PlacementOrder::LargestFirst;
+) -> Result<UnitPlacement, PartialFit> {
+    let mut most = PartialFit { region, order: PlacementOrder::LargestFirst, fits_count: 0, proven: false };
     for order in [PlacementOrder::LargestFirst, PlacementOrder::SmallestFirst] {
         let mut overlay = cluster.overlay(); // dropping it undoes the placement
         let mut placement =
@@ -162,24 +164,41 @@ fn place_in_region(
         place::group(demand, order, region, classes, &mut overlay, &mut placement);
         if placement.assignments.len() >= demand.required_count() {
             overlay.commit();
-            return RegionResult::Placed(placement);
+            return Ok(placement);
         }
-        if placement.assignments.len() > most {
-            (most, best) = (placement.assignments.len(), order);
+        if placement.assignments.len() > most.fits_count {
+            most = PartialFit { order, fits_count: placement.assignments.len(), ..most };
         }
     }
+    Err(most)
+}
+
+/// The result of the search in one region.
+enum RegionSearch {
+    Placed(UnitPlacement),
+    Impossible,
+    GaveUp,
+}
+
+/// Searches a region in which both simple orders failed.
+fn search_region(
+    demand: &Demand,
+    region: Region,
+    cluster: &mut Cluster,
+    classes: &mut Classes,
+    budget: &mut SearchBudget,
+) -> RegionSearch {
     let mut overlay = cluster.overlay();
-    let proven = match search::find(demand, region, classes, &mut overlay, budget) {
+    match search::find(demand, region, classes, &mut overlay, budget) {
         SearchResult::Found(mut placement) => {
             // The quorum is placed; extra pods use what is left.
             place::group(demand, PlacementOrder::LargestFirst, region, classes, &mut overlay, &mut placement);
             overlay.commit();
-            return RegionResult::Placed(placement);
+            RegionSearch::Placed(placement)
         }
-        SearchResult::Impossible => true,
-        SearchResult::GaveUp => false,
-    };
-    RegionResult::TooFew(PartialFit { region, order: best, fits_count: most, proven })
+        SearchResult::Impossible => RegionSearch::Impossible,
+        SearchResult::GaveUp => RegionSearch::GaveUp,
+    }
 }
 
 /// The refusal of the first pod that does not fit after the others are placed.

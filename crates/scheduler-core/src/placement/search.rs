@@ -17,6 +17,9 @@ use crate::placement::slots::Region;
 use crate::plugins::Plugins;
 use crate::plugins::filters::LoadAssumption;
 
+/// The least number of steps for one region, so that many regions do not leave too few for each.
+const MIN_REGION_STEPS: usize = 200;
+
 /// How many search steps one decision has left.
 #[derive(Debug)]
 pub(crate) struct SearchBudget {
@@ -26,6 +29,19 @@ pub(crate) struct SearchBudget {
 impl SearchBudget {
     pub(crate) fn of(steps: usize) -> SearchBudget {
         SearchBudget { steps_left: steps }
+    }
+
+    /// Splits off the steps for one region, of which `regions_count` are left to search. A hard region thus leaves steps
+    /// for those after it.
+    pub(crate) fn split(&mut self, regions_count: usize) -> SearchBudget {
+        let share = (self.steps_left / regions_count.max(1)).max(MIN_REGION_STEPS).min(self.steps_left);
+        self.steps_left -= share;
+        SearchBudget::of(share)
+    }
+
+    /// Takes back what a region did not use.
+    pub(crate) fn merge(&mut self, rest: SearchBudget) {
+        self.steps_left += rest.steps_left;
     }
 
     /// Spends one step; false when there is none left.
@@ -119,12 +135,21 @@ struct Search<'a, 'b> {
 struct SearchNode {
     /// Pods of each class that were left when the search reached this node.
     left: Vec<u32>,
-    /// Fills of the node that were not tried yet, the best last. A fill is a number of pods per class.
-    fills: Vec<Vec<u32>>,
-    /// The fill that is being tried.
-    current: Vec<u32>,
+    /// The fill that is being tried, as a number of pods per class; `None` before the first one. Its pods are in the
+    /// overlay, class by class.
+    fill: Option<Vec<u32>>,
     /// The length of the overlay before this node.
     overlay_len: usize,
+}
+
+/// What became of the search for the next fill of a node.
+enum NextFill {
+    /// The fill is placed.
+    Placed,
+    /// All fills were tried.
+    Exhausted,
+    /// The budget is spent.
+    OutOfBudget,
 }
 
 impl Search<'_, '_> {
@@ -138,30 +163,28 @@ impl Search<'_, '_> {
                 return SearchResult::Found(self.placement(&path));
             }
             if self.could_reach(path.len(), &left, placed) {
-                let Some(mut fills) = self.maximal_fills(self.nodes[path.len()], &left) else {
-                    self.overlay.rollback_to(start);
-                    return SearchResult::GaveUp;
-                };
-                fills.reverse();
-                path.push(SearchNode { left, fills, current: Vec::new(), overlay_len: self.overlay.len() });
+                path.push(SearchNode { left, fill: None, overlay_len: self.overlay.len() });
             }
             // The next untried fill, at this node or the last one before it that has any.
-            let fill = loop {
+            left = loop {
                 let depth = path.len();
                 let Some(step) = path.last_mut() else { return SearchResult::Impossible };
-                self.overlay.rollback_to(step.overlay_len);
-                if let Some(fill) = step.fills.pop() {
-                    step.current.clone_from(&fill);
-                    left = step.left.iter().zip(&fill).map(|(left, count)| left - count).collect();
-                    break fill;
+                match self.next_fill(self.nodes[depth - 1], step) {
+                    NextFill::Placed => {
+                        let fill = step.fill.iter().flatten();
+                        break step.left.iter().zip(fill).map(|(left, count)| left - count).collect();
+                    }
+                    NextFill::Exhausted => {
+                        let step = path.pop().expect("the path is not empty");
+                        self.overlay.rollback_to(step.overlay_len);
+                        self.failed.insert((depth - 1, step.left));
+                    }
+                    NextFill::OutOfBudget => {
+                        self.overlay.rollback_to(start);
+                        return SearchResult::GaveUp;
+                    }
                 }
-                let step = path.pop().expect("the path is not empty");
-                self.failed.insert((depth - 1, step.left));
             };
-            let node = self.nodes[path.len() - 1];
-            for (class, count) in self.classes.iter().zip(&fill) {
-                (0..*count).for_each(|_| self.overlay.place(node, &class.usage));
-            }
         }
     }
 
@@ -172,44 +195,38 @@ impl Search<'_, '_> {
         placed as u64 + most >= self.required as u64 && !self.failed.contains(&(depth, left.to_vec()))
     }
 
-    /// Every fill of a node that leaves no capacity for any remaining pod; `None` when the budget is spent.
-    fn maximal_fills(&mut self, node: NodeIndex, left: &[u32]) -> Option<Vec<Vec<u32>>> {
-        let mut fills = Vec::new();
-        let mut current = Vec::with_capacity(left.len());
-        self.extend_fill(node, left, &mut current, &mut fills).then_some(fills)
-    }
-
-    fn extend_fill(
-        &mut self,
-        node: NodeIndex,
-        left: &[u32],
-        current: &mut Vec<u32>,
-        fills: &mut Vec<Vec<u32>>,
-    ) -> bool {
-        if !self.budget.spend_step() {
-            return false;
-        }
-        let class = current.len();
-        if class == left.len() {
-            let is_maximal = (0..class).all(|class| current[class] == left[class] || self.slots(class, node) == 0);
-            if is_maximal {
-                fills.push(current.clone());
+    /// Places the next fill of a node that leaves no capacity for any remaining pod. Fills are made one at a time, those
+    /// with most pods of the first class first: a node of a large class may have thousands.
+    fn next_fill(&mut self, node: NodeIndex, step: &mut SearchNode) -> NextFill {
+        let classes_count = self.classes.len();
+        loop {
+            if !self.budget.spend_step() {
+                return NextFill::OutOfBudget;
             }
-            return true;
+            let (mut fill, first) = match step.fill.take() {
+                None => (vec![0; classes_count], 0),
+                Some(mut fill) => {
+                    // With fewer pods of the last class alone, one of them would still fit.
+                    fill[classes_count - 1] = 0;
+                    let Some(lowered) = fill.iter().rposition(|count| *count > 0) else { return NextFill::Exhausted };
+                    fill[lowered] -= 1;
+                    (fill, lowered + 1)
+                }
+            };
+            let kept: u32 = fill[..first].iter().sum();
+            self.overlay.rollback_to(step.overlay_len + kept as usize);
+            for (class, count) in fill.iter_mut().enumerate().skip(first) {
+                *count = self.slots(class, node).min(step.left[class]);
+                let usage = Arc::clone(&self.classes[class].usage);
+                (0..*count).for_each(|_| self.overlay.place(node, &usage));
+            }
+            let is_maximal =
+                (0..classes_count).all(|class| fill[class] == step.left[class] || self.slots(class, node) == 0);
+            step.fill = Some(fill);
+            if is_maximal {
+                return NextFill::Placed;
+            }
         }
-        let len = self.overlay.len();
-        let most = self.slots(class, node).min(left[class]);
-        let usage = Arc::clone(&self.classes[class].usage);
-        (0..most).for_each(|_| self.overlay.place(node, &usage));
-        let mut has_budget = true;
-        for count in (0..=most).rev() {
-            self.overlay.rollback_to(len + count as usize);
-            current.push(count);
-            has_budget = has_budget && self.extend_fill(node, left, current, fills);
-            current.pop();
-        }
-        self.overlay.rollback_to(len);
-        has_budget
     }
 
     fn slots(&self, class: usize, node: NodeIndex) -> u32 {
@@ -219,7 +236,7 @@ impl Search<'_, '_> {
     fn placement(&self, path: &[SearchNode]) -> UnitPlacement {
         let mut assignments = Vec::with_capacity(self.required);
         for (step, node) in path.iter().zip(&self.nodes) {
-            for (class, count) in step.current.iter().enumerate() {
+            for (class, count) in step.fill.iter().flatten().enumerate() {
                 assignments.extend((0..*count).map(|_| (class, *node)));
             }
         }

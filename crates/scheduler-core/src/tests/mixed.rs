@@ -46,6 +46,20 @@ fn a_placement_that_only_a_search_finds_is_found() {
     assert_snapshot!(decide_text(ONE_PLACEMENT), @"g: bind x-0 to a, x-1 to a, y-0 to b, y-1 to b, y-2 to b");
 }
 
+// One domain used up the search steps of the whole decision.
+#[test]
+fn a_hard_domain_leaves_search_steps_for_the_next() {
+    // By the sums, all pods fit in r1, which has less to spare. Together they need 83 of its 80 CPUs.
+    let tight: String = (0..8).map(|n| format!("node h{n} cpu=10 rack=r1; ")).collect();
+    let sizes = [(7, 2), (6, 3), (5, 4), (4, 4), (3, 5)];
+    let pods: String = sizes.iter().map(|(cpu, count)| format!("; pods p{cpu} {count} group=g cpu={cpu}")).collect();
+    let group = |nodes: &str| format!("{tight}{nodes}group g gang minCount=18 key=rack{pods}");
+    assert!(!refused(&mut TextCluster::of(&group(""))).proven, "r1 takes more steps than a decision has");
+    // The simple orders put a pod of 7 on the node of 13, which must take 4 + 3 + 3 + 3.
+    let exact: String = (0..8).map(|n| format!("node l{n} cpu={} rack=r2; ", if n == 0 { 13 } else { 10 })).collect();
+    assert!(TextCluster::of(&group(&exact)).decide().starts_with("g: bind p7-0 to l1"));
+}
+
 #[test]
 fn a_refusal_is_proven_when_the_search_ended_and_not_when_it_gave_up() {
     let short_of_one = format!("{ONE_PLACEMENT}; pod z node=b cpu=1");
