@@ -116,6 +116,10 @@ impl Core {
     pub fn next(&mut self, now: Timestamp) -> Option<Decision> {
         self.queue.tick(now);
         self.update_reservation(now);
+        // Releases free capacity, so they do not wait behind the decisions about others.
+        if let Some(release) = self.release_half_placed_gang(now).or_else(|| self.release_overcommitted(now)) {
+            return Some(release);
+        }
         while let Some(unit) = self.queue.pop() {
             self.detect_new_run(unit);
             if let Some(demand) = self.demand(unit) {
@@ -123,11 +127,7 @@ impl Core {
                 return Some(self.decide(unit, &demand, now));
             }
         }
-        let release_or_report = self
-            .release_half_placed_gang(now)
-            .or_else(|| self.release_overcommitted(now))
-            .or_else(|| self.next_excluded_pod());
-        release_or_report.or_else(|| {
+        self.next_excluded_pod().or_else(|| {
             let unit = self.queue.pop_incomplete(now)?;
             self.detect_new_run(unit);
             self.incomplete_decision(unit).or_else(|| if self.has_ready() { self.next(now) } else { None })

@@ -311,6 +311,11 @@ impl Queue {
         self.starving.first().map(|(at, _)| *at)
     }
 
+    /// Whether the unit is to be decided now.
+    pub(crate) fn is_ready(&self, unit: UnitId) -> bool {
+        self.entries.get(&unit).is_some_and(|entry| entry.state == UnitQueueState::Ready)
+    }
+
     /// The unit's queue order.
     pub(crate) fn order_of(&self, unit: UnitId) -> Option<QueueOrder> {
         self.entries.get(&unit).map(|entry| entry.order)

@@ -12,6 +12,7 @@ use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
 use crate::demand::groups::GroupId;
 use crate::demand::pods::{PodId, Stage};
+use crate::queue::UnitId;
 use crate::release::pending_binds::{BINDS_CHECK_INTERVAL, MAX_BINDS_WAIT, PendingBinds};
 
 impl Core {
@@ -55,7 +56,8 @@ impl Core {
     pub(super) fn release_half_placed_gang(&mut self, now: Timestamp) -> Option<Decision> {
         let pause = self.config.release_after?;
         while let Some(id) = self.half_placed_gangs.next_due(now, pause) {
-            if self.waits_for_binds(id, now) {
+            // A decision that may complete it is pending.
+            if self.waits_for_binds(id, now) || self.queue.is_ready(UnitId::Group(id)) {
                 self.half_placed_gangs.set_at(id, now + BINDS_CHECK_INTERVAL);
                 continue;
             }

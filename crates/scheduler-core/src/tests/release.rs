@@ -38,6 +38,29 @@ fn a_half_bound_gang_that_cannot_be_completed_is_released() {
     assert_eq!(world.decide(), "");
 }
 
+// Releases came after all decisions, so a busy queue kept a half-bound gang on its nodes.
+#[test]
+fn a_release_does_not_wait_behind_decisions() {
+    let mut world = TextCluster::of(
+        "node a gpu=3; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4; pods h 2 group=g gpu=1 owner=Job:j",
+    );
+    world.decide();
+    world.now += PAUSE;
+    world.apply("pods small 3 priority=10 gpu=1");
+    assert_snapshot!(world.decide().lines().next().unwrap(), @"g: release g-0, g-1");
+}
+
+#[test]
+fn a_half_bound_gang_that_can_be_completed_now_is_not_released() {
+    let mut world = TextCluster::of(
+        "node a gpu=3; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4; pods h 2 group=g gpu=1 owner=Job:j",
+    );
+    world.decide();
+    world.now += PAUSE;
+    world.apply("node b gpu=1");
+    assert_snapshot!(world.decide(), @"g: bind h-0 to a, h-1 to b");
+}
+
 #[test]
 fn a_half_bound_gang_without_the_rest_of_its_pods_is_released() {
     let mut world = TextCluster::of(
