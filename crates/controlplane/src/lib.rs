@@ -20,8 +20,6 @@ mod remote_components; // components for a server in another process
 pub mod health_listener; // health and metrics of such a process
 pub mod up; // a process that serves others
 mod node_differences; // nodes that differ from the options
-mod edge_thread; // its network edge, on its own runtime
-mod early_ack; // a planted defect: writes are acknowledged before they are durable
 
 pub use caches::Caches;
 pub use config::{Component, Config};

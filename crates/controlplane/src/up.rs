@@ -1,6 +1,9 @@
 //! A server process: objects on disk, control loops on the caller's runtime; the store's writer, the scheduler's core and
 //! the network edge on their own threads.
 
+mod edge_thread; // its network edge, on its own runtime
+mod early_ack; // a planted defect: writes are acknowledged before they are durable
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +21,8 @@ use store::disk::{Disk, DiskOptions, OpenError};
 use store::{Backend, BackendError, Committer, ListQuery, Store, WriterThread};
 use tokio::time::Instant;
 
-use crate::early_ack::EarlyAckBackend;
-use crate::edge_thread::EdgeThread;
+use self::early_ack::EarlyAckBackend;
+use self::edge_thread::EdgeThread;
 use crate::node_differences::NodeDifferences;
 use crate::{Component, Config, ControlPlane, ControlPlaneEnvironment, StartError};
 

@@ -11,9 +11,7 @@ pub mod reachability; // whether the server responds
 mod reconnect; // a client that can abandon dead connections
 pub mod discovery; // discovery documents of a server
 pub mod capabilities; // which kinds the server has
-mod line_splitter; // splits the bytes of a watch into lines
 pub mod queue; // which key to work on next
-pub mod queue_metrics; // metrics of queues
 pub mod reconcile_span; // reconciles in the log
 pub mod backoff; // how long to wait after a failure
 pub mod request; // writes of whose responses only the metadata is read
@@ -30,8 +28,8 @@ pub use failure::{
 };
 pub use informer::{Cache, CacheChange, Cursor};
 pub use list_watch::{ListWatchConfig, list_and_watch};
+pub use queue::metrics::{QueueCounts, QueueMetrics};
 pub use queue::{WorkQueue, WorkResult};
-pub use queue_metrics::{QueueCounts, QueueMetrics};
 pub use reachability::Reachability;
 pub use reconcile_span::{is_lost_race, log_retry, reconcile_span, record_observed, record_revision};
 pub use reconnect::reconnecting;

@@ -1,6 +1,8 @@
 //! Keeps a cache up to date: lists, watches from there, applies every event, resumes after an interruption, and lists
 //! again after a 410.
 
+mod line_splitter; // splits the bytes of a watch into lines
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,10 +17,10 @@ use serde_json::value::RawValue;
 use types::views::{MetaView, ObjectKey, View};
 use types::{Random, Revision};
 
+use self::line_splitter::LineSplitter;
 use crate::backoff::Backoff;
 use crate::failure::{is_expired, is_not_found, message};
 use crate::informer::{Cache, CacheEvent};
-use crate::line_splitter::LineSplitter;
 use crate::reachability::Reachability;
 use crate::request;
 

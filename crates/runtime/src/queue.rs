@@ -1,5 +1,7 @@
 //! Which key to work on next.
 
+pub mod metrics; // metrics of queues
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
@@ -10,8 +12,8 @@ use futures::{StreamExt, stream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use self::metrics::QueueCounts;
 use crate::backoff::Backoff;
-use crate::queue_metrics::QueueCounts;
 
 /// The longest delay. Delays come from users (`activeDeadlineSeconds` may be any number of seconds), and an instant
 /// that far away cannot be represented. A key that is processed too early is only delayed again.
