@@ -229,6 +229,7 @@ impl SchedulerSettings {
             overcommit_after,
             priority_mismatch,
             unsupported_terms,
+            index_order,
             configuration,
         } = self;
         config.max_binds_in_flight = *max_binds_in_flight as usize;
@@ -239,6 +240,7 @@ impl SchedulerSettings {
         config.core.overcommit_after = *overcommit_after;
         config.core.priority_mismatch = *priority_mismatch;
         config.core.unsupported_terms = *unsupported_terms;
+        config.core.index_order = *index_order;
         configuration.apply_to(config);
     }
 }

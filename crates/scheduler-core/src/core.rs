@@ -31,6 +31,7 @@ use crate::explain::refusal::{Refusal, RefusalCause};
 use crate::explain::remedy_schedule::RemedySchedule;
 use crate::explain::report_cache::ReportCache;
 use crate::placement::place::UnitPlacement;
+use crate::placement::ranks::{self, PlacedPod, Rank};
 use crate::placement::search::SearchBudget;
 use crate::queue::timers::Timers;
 use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
@@ -269,25 +270,32 @@ impl Core {
         if let UnitId::Group(group) = unit {
             self.groups.get_mut(group).note_start();
         }
+        let mut placed: Vec<PlacedPod> = Vec::with_capacity(placement.assignments.len());
         for (class_index, node) in &placement.assignments {
             let id = match unit {
                 UnitId::Pod(id) => id,
                 UnitId::Group(group) => {
-                    let group = self.groups.get_mut(group);
-                    let first = group.pending.take_first(demand.class_counts[*class_index].class);
-                    let id = first.expect("no more pods are placed than are pending");
-                    let pod = self.pods.get(id);
-                    group.run.add_controller(pod.owner.as_ref());
-                    if has_remaining {
-                        group.pending_by_age.remove(&(pod.created(), pod.arrival));
-                    }
-                    group.placed.insert(id, *node);
-                    id
+                    let first = self.groups.get_mut(group).pending.take_first(demand.class_counts[*class_index].class);
+                    first.expect("no more pods are placed than are pending")
                 }
             };
+            placed.push((*class_index, id, *node));
+        }
+        if self.config.index_order {
+            ranks::assign_by_rank(&mut placed, |pod| Rank::of(&self.pods.get(pod).view), &self.cluster);
+        }
+        for (_, id, node) in placed {
+            if let UnitId::Group(group) = unit {
+                let (group, pod) = (self.groups.get_mut(group), self.pods.get(id));
+                group.run.add_controller(pod.owner.as_ref());
+                if has_remaining {
+                    group.pending_by_age.remove(&(pod.created(), pod.arrival));
+                }
+                group.placed.insert(id, node);
+            }
             let pod = self.pods.get_mut(id);
-            pod.stage = Stage::Assumed(*node);
-            let node = self.cluster.node_name(*node).to_owned();
+            pod.stage = Stage::Assumed(node);
+            let node = self.cluster.node_name(node).to_owned();
             placements.push(Placement { pod: pod.key(), uid: pod.uid().to_owned(), node });
         }
         if let UnitId::Group(group) = unit {

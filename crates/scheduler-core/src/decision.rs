@@ -51,6 +51,9 @@ pub struct Config {
     pub priority_mismatch: PriorityMismatch,
     /// How a pod is treated that has a placement term no plugin supports.
     pub unsupported_terms: UnsupportedTerms,
+    /// Members of a group with a completion index get their nodes in index order: consecutive indexes share a node, and
+    /// nodes of one rack have consecutive indexes.
+    pub index_order: bool,
     /// The minimum time between two searches for remedies for one waiting group; `None`: search only on request.
     pub remedies_interval: Option<Duration>,
 }
@@ -137,6 +140,7 @@ impl Default for Config {
             overcommit_after: Some(Duration::from_secs(10)),
             priority_mismatch: PriorityMismatch::default(),
             unsupported_terms: UnsupportedTerms::default(),
+            index_order: true,
             remedies_interval: Some(Duration::from_secs(10)),
         }
     }

@@ -1,7 +1,7 @@
 //! Where the pods of a unit go.
 //!
 //! In: a demand, the cluster and the indexes of its classes. Out: a node for each pod that fits, or how many fit and
-//! whether it is proven that no more do. `cycle.rs` calls the three steps in the order of this list.
+//! whether it is proven that no more do. `cycle.rs` calls the first three steps in the order of this list.
 //!
 //! What holds: pods are placed in an overlay, so a placement that is given up leaves no trace. No node gets more pods
 //! than it has slots, and all pods of a unit with a topology key are placed in one domain.
@@ -9,3 +9,4 @@
 pub(crate) mod slots; // how many pods fit, per topology domain
 pub(crate) mod place; // places a group's pods on nodes, tentatively
 pub(crate) mod search; // complete search for units of several classes
+pub(crate) mod ranks; // which member gets which of the nodes

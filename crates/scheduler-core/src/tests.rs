@@ -18,6 +18,7 @@ mod reference_model; // a plain model of the cluster
 mod declared_features; // features that nodes declare and pods require
 mod singles; // filters, scores and single pods
 mod topology; // groups that share a domain
+mod ranks; // members with a completion index
 mod expected; // the expected number of pods of a group
 mod explanations; // remedies and placement reports
 mod extremes; // extreme numbers and names that users may write

@@ -371,6 +371,13 @@ section! {
             format: Choice(&["wait", "ignore"], UnsupportedTerms::parse),
             default: scheduler_core::Config::default().unsupported_terms,
         }
+        /// Whether the pods of an Indexed Job get their nodes in the order of their completion index.
+        /// Consecutive indexes share a node, and the nodes of one rack have consecutive indexes.
+        index_order: bool {
+            name: "indexOrder",
+            format: Flag,
+            default: scheduler_core::Config::default().index_order,
+        }
         /// Profiles and plugins, in kube-scheduler's own format (docs/guides/scheduler.md).
         /// --config also accepts a file that consists of a KubeSchedulerConfiguration alone.
         configuration: KubeSchedulerConfiguration {

@@ -3,7 +3,7 @@
 //! Statements: `node NAME …`, `group NAME gang|basic …`, `composite NAME gang|basic …`, `forget COMPOSITE`, `pods
 //! PREFIX COUNT …`, `pod NAME …`, `delete NAME`, `start NAME at=10`, `finish NAME at=20`, `fail NAME`, `drop NODE`. A
 //! pod with `node=` is bound, one with `group=` is a member, `created=10` is the second of its creation.
-//! `owner=Job:a` is the controller of a pod or group.
+//! `owner=Job:a` is the controller of a pod or group, `index=3` the completion index of a pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -200,6 +200,9 @@ impl TextCluster {
         let uid = format!("uid-{}", self.created_count);
         let owners = options.get("owner").map(|owner| owned_by(owner)).unwrap_or_default();
         let mut metadata = json!({"name": name, "namespace": "ns", "uid": uid, "ownerReferences": owners});
+        if let Some(index) = options.get("index") {
+            metadata["labels"] = json!({"batch.kubernetes.io/job-completion-index": index});
+        }
         if let Some(second) = options.get("created") {
             metadata["creationTimestamp"] = json!(format!("2026-01-01T00:00:{second}Z"));
         }
