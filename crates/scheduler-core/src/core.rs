@@ -127,6 +127,7 @@ impl Core {
                 self.enforce_reservation_for(unit);
                 return Some(self.decide(unit, &demand, now));
             }
+            self.queue.pass_on(unit);
         }
         self.next_excluded_pod().or_else(|| {
             let unit = self.queue.pop_incomplete(now)?;
@@ -317,6 +318,7 @@ impl Core {
             in_one_domain: demand.constraint.is_some(),
             is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
             proven: refusal.proven,
+            equal_demand: demand.if_comparable(),
             // A single pod is overtaken only by smaller pods. Groups are the ones that small pods starve.
             may_reserve: lacks_capacity && matches!(unit, UnitId::Group(_)),
             now,

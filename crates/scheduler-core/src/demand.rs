@@ -16,6 +16,7 @@ use crate::cluster::{Cluster, DomainId, NodeIndex, OccupiedDomains, TopologyId};
 use crate::decision::Unit;
 use crate::demand::classes::ClassId;
 use crate::demand::requests::Usage;
+use crate::queue::EqualDemand;
 
 /// The demand of one unit at one moment.
 #[derive(Clone, Debug)]
@@ -86,6 +87,15 @@ impl Demand {
     /// The least number of pods that a decision must place.
     pub(crate) fn required_count(&self) -> usize {
         self.wanted_count().saturating_sub(self.placed_count).max(1)
+    }
+
+    /// What other units must request to have the same result, if nothing else about this unit matters.
+    pub(crate) fn if_comparable(&self) -> Option<EqualDemand> {
+        (self.placed_count == 0).then(|| EqualDemand {
+            class_counts: self.class_counts.iter().map(|class_count| (class_count.class, class_count.count)).collect(),
+            required_count: self.required_count(),
+            topology: self.constraint.as_ref().map(|constraint| constraint.topology),
+        })
     }
 
     /// The demand that a remedy must satisfy: the pods that a gang lacks to start, or else every pending pod.

@@ -7,13 +7,14 @@
 //! can be overtaken; [`Queue::starved`] returns one that was overtaken for too long.
 
 mod waking; // which units are queued again when capacity grows
+mod waiting; // units that wait for capacity, by what would help them
 pub(crate) mod cluster_events; // which changes can turn a "no" into a "yes"
 pub(crate) mod timers; // checks that are due after a pause
 pub(crate) mod counts; // the number of units and pods in each sub-queue
 pub(crate) mod listing; // the units in queue order
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -25,6 +26,9 @@ use crate::demand::classes::ClassId;
 use crate::demand::groups::GroupId;
 use crate::demand::pods::PodId;
 use crate::queue::counts::{CountedUnit, QueueCounters, QueueEvent, SubQueue};
+use crate::queue::waiting::{EqualId, WaitingUnits};
+
+pub(crate) use crate::queue::waiting::EqualDemand;
 
 /// A pod without a group, or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +71,8 @@ struct UnschedulableEntry {
     proven: bool,
     /// When to decide again because its pods changed since, in a way that cannot help.
     recount: Option<Timestamp>,
+    /// Units with equal demand, while its pods are those that were refused.
+    equal: Option<EqualId>,
 }
 
 impl UnitQueueState {
@@ -123,10 +129,7 @@ pub(crate) struct Queue {
     /// Stored contiguously; a plain map would use twice the memory.
     entries: IndexMap<UnitId, QueueEntry, FxBuildHasher>,
     ready: BTreeSet<(QueueOrder, UnitId)>,
-    waiting_by_class: BTreeMap<ClassId, BTreeSet<UnitId>>,
-    /// Those that need capacity for several classes at once.
-    waiting_mixed: BTreeMap<ClassId, BTreeSet<UnitId>>,
-    waiting_in_one_domain: BTreeSet<UnitId>,
+    waiting: WaitingUnits,
     /// When each backoff ends.
     backing_off: BTreeSet<(Timestamp, UnitId)>,
     /// When to report what each unit lacks.
@@ -150,6 +153,8 @@ pub(crate) struct UnschedulableInfo {
     /// Whether pods of several classes must fit together.
     pub(crate) is_mixed: bool,
     pub(crate) proven: bool,
+    /// Its demand, if units with an equal one have the same result.
+    pub(crate) equal_demand: Option<EqualDemand>,
     /// Whether nodes may be reserved for it.
     pub(crate) may_reserve: bool,
     pub(crate) now: Timestamp,
@@ -172,9 +177,7 @@ impl Queue {
         Queue {
             entries: IndexMap::default(),
             ready: BTreeSet::new(),
-            waiting_by_class: BTreeMap::new(),
-            waiting_mixed: BTreeMap::new(),
-            waiting_in_one_domain: BTreeSet::new(),
+            waiting: WaitingUnits::default(),
             backing_off: BTreeSet::new(),
             incomplete: BTreeSet::new(),
             newly_incomplete: BTreeSet::new(),
@@ -200,9 +203,15 @@ impl Queue {
     pub(crate) fn resize(&mut self, group: GroupId, pods_count: usize, order: QueueOrder) {
         let unit = UnitId::Group(group);
         let Some(entry) = self.entries.get_mut(&unit) else { return };
-        if entry.state == UnitQueueState::Ready && entry.order != order {
-            self.ready.remove(&(entry.order, unit));
-            self.ready.insert((order, unit));
+        if entry.order != order {
+            match &entry.state {
+                UnitQueueState::Ready => {
+                    self.ready.remove(&(entry.order, unit));
+                    self.ready.insert((order, unit));
+                }
+                UnitQueueState::Unschedulable(waiting) => self.waiting.reorder(unit, entry.order, order, waiting),
+                _ => {}
+            }
         }
         entry.order = order;
         let before = std::mem::replace(&mut entry.pods_count, pods_count);
@@ -230,9 +239,22 @@ impl Queue {
             _ => false,
         };
         if hopeless {
+            self.detach_from_equals(unit);
             self.newly_recounted.insert(unit);
         } else {
             self.enqueue(unit, order);
+        }
+    }
+
+    /// The demand of a waiting unit is another one now, so it no longer has equals.
+    fn detach_from_equals(&mut self, unit: UnitId) {
+        let Some(entry) = self.entries.get_mut(&unit) else { return };
+        let order = entry.order;
+        if let UnitQueueState::Unschedulable(waiting) = &mut entry.state
+            && waiting.equal.is_some()
+        {
+            self.waiting.remove((unit, order), waiting);
+            self.waiting.insert((unit, order), waiting, None);
         }
     }
 
@@ -242,22 +264,17 @@ impl Queue {
         self.clear_starvation(unit);
         self.move_to(unit, UnitQueueState::Incomplete(reason, None), QueueEvent::UnitChanged);
         self.newly_incomplete.insert(unit);
+        self.pass_on(unit);
     }
 
     /// The unit does not fit. It is queued again when there are more slots for one of these classes.
     pub(crate) fn add_unschedulable(&mut self, unit: UnitId, wait: UnschedulableInfo) {
-        let UnschedulableInfo { classes, in_one_domain, is_mixed, proven, may_reserve, now } = wait;
-        for class in &classes {
-            self.waiting_by_class.entry(*class).or_default().insert(unit);
-            if is_mixed {
-                self.waiting_mixed.entry(*class).or_default().insert(unit);
-            }
-        }
-        if in_one_domain {
-            self.waiting_in_one_domain.insert(unit);
-        }
-        let waiting = UnschedulableEntry { classes, in_one_domain, is_mixed, proven, recount: None };
+        let UnschedulableInfo { classes, in_one_domain, is_mixed, proven, equal_demand, may_reserve, now } = wait;
+        let mut waiting = UnschedulableEntry { classes, in_one_domain, is_mixed, proven, recount: None, equal: None };
+        let order = self.entries[&unit].order;
+        let woken = self.waiting.insert((unit, order), &mut waiting, equal_demand);
         self.set_state(unit, UnitQueueState::Unschedulable(Box::new(waiting)), QueueEvent::ScheduleAttemptFailure);
+        self.make_ready(woken);
         if self.timings.reserve_after.is_none() || !may_reserve {
             self.clear_starvation(unit);
         } else if self.entries[&unit]
@@ -334,6 +351,7 @@ impl Queue {
         if self.entries.contains_key(&unit) {
             self.move_to(unit, UnitQueueState::Idle, QueueEvent::UnitChanged);
             self.clear_starvation(unit);
+            self.pass_on(unit);
         }
     }
 
@@ -415,6 +433,7 @@ impl Queue {
         entry.attempts_count += 1;
         entry.placed = true;
         self.clear_starvation(unit);
+        self.pass_on(unit);
     }
 
     /// A bind of the unit's last decision failed. The unit backs off, longer each time; several failed binds of one
@@ -434,13 +453,19 @@ impl Queue {
         let until = saturating_add(now, pause);
         self.move_to(unit, UnitQueueState::BackingOff(until), QueueEvent::ScheduleAttemptFailure);
         self.backing_off.insert((until, unit));
+        self.pass_on(unit);
     }
 
     fn entry(&mut self, unit: UnitId, order: QueueOrder) -> &mut QueueEntry {
-        let existing = self.entries.get(&unit).map(|entry| (entry.order, entry.state == UnitQueueState::Ready));
-        if let Some((before, true)) = existing.filter(|(before, _)| *before != order) {
-            self.ready.remove(&(before, unit));
-            self.ready.insert((order, unit));
+        if let Some(entry) = self.entries.get(&unit).filter(|entry| entry.order != order) {
+            match &entry.state {
+                UnitQueueState::Ready => {
+                    self.ready.remove(&(entry.order, unit));
+                    self.ready.insert((order, unit));
+                }
+                UnitQueueState::Unschedulable(waiting) => self.waiting.reorder(unit, entry.order, order, waiting),
+                _ => {}
+            }
         }
         let new_entry = || QueueEntry {
             order,
@@ -473,15 +498,7 @@ impl Queue {
                 if let Some(at) = waiting.recount {
                     self.recounts.remove(&(at, unit));
                 }
-                for class in &waiting.classes {
-                    waking::unlist(&mut self.waiting_by_class, *class, unit);
-                    if waiting.is_mixed {
-                        waking::unlist(&mut self.waiting_mixed, *class, unit);
-                    }
-                }
-                if waiting.in_one_domain {
-                    self.waiting_in_one_domain.remove(&unit);
-                }
+                self.waiting.remove((unit, order), waiting);
             }
             UnitQueueState::BackingOff(until) => {
                 self.backing_off.remove(&(*until, unit));

@@ -38,8 +38,12 @@ impl Queue {
         listing
     }
 
-    /// Whether the unit does not fit and waits for a change.
+    /// Whether the unit does not fit and waits for a change. A unit whose equals are being decided does not: if they are
+    /// placed, it is next.
     pub(crate) fn is_waiting(&self, unit: UnitId) -> bool {
-        self.entries.get(&unit).is_some_and(|entry| matches!(entry.state, UnitQueueState::Unschedulable(_)))
+        match self.entries.get(&unit).map(|entry| &entry.state) {
+            Some(UnitQueueState::Unschedulable(waiting)) => !self.waiting.is_equal_awake(waiting),
+            _ => false,
+        }
     }
 }

@@ -39,6 +39,60 @@ fn small_pod(world: &mut TextCluster, number: usize, deleted: &str) -> String {
     world.decide_and_bind()
 }
 
+/// The units that decisions are about, in order.
+fn decided(world: &mut TextCluster) -> String {
+    let lines = world.decide_and_bind();
+    lines
+        .lines()
+        .map(|line| line.split_once(" (").map_or(line, |(decision, _)| decision))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+// Ten thousand equal gangs were all decided again for every change that helped at most one of them.
+#[test]
+fn of_equal_waiting_units_the_next_is_woken_only_while_capacity_is_left() {
+    let groups: String = (0..50).map(|n| format!("group g{n} gang minCount=2 pods=2 gpu=1; ")).collect();
+    let mut world = TextCluster::of(&format!("node a gpu=5; pods used 5 node=a gpu=1; {groups}"));
+    world.decide();
+    world.apply("delete used-0");
+    assert_snapshot!(decided(&mut world), @"g0: wait");
+    world.apply("delete used-1; delete used-2");
+    assert_snapshot!(decided(&mut world), @"
+    g0: bind g0-0 to a, g0-1 to a
+    g1: wait
+    ");
+    world.apply("node b gpu=5");
+    assert_snapshot!(decided(&mut world), @"
+    g1: bind g1-0 to a, g1-1 to b
+    g2: bind g2-0 to b, g2-1 to b
+    g3: bind g3-0 to b, g3-1 to b
+    g4: wait
+    ");
+}
+
+#[test]
+fn equal_units_are_woken_although_the_first_of_them_is_deleted_changed_or_incomplete() {
+    let groups = "group g gang minCount=2 pods=2 gpu=1; group h gang minCount=2 pods=2 gpu=1; group i gang minCount=2 pods=2 gpu=1";
+    for (case, change) in [
+        ("a pod of it is deleted", "delete g-0"),
+        ("both are deleted", "delete g-0; delete g-1"),
+        ("it needs more pods", "group g gang minCount=3; pod g-2 group=g gpu=1"),
+        ("it has another pod, of another size", "pod g-2 group=g gpu=2"),
+    ] {
+        let mut world = TextCluster::of(&format!("node a gpu=3; pods used 2 node=a gpu=1; {groups}"));
+        world.decide();
+        // It is ready when it changes.
+        world.apply("delete used-0");
+        world.apply(change);
+        let lines = decided(&mut world);
+        assert!(lines.contains("h: bind") || lines.contains("g: bind"), "{case}: {lines}");
+        world.apply("delete used-1; node b gpu=1");
+        assert!(!world.decide_and_bind().is_empty(), "{case}");
+        assert!(world.core.find_remedies(world.now, 10).iter().all(|(_, refusal)| refusal.is_some()), "{case}");
+    }
+}
+
 #[test]
 fn equal_waiting_units_are_placed_in_order_of_arrival() {
     let mut world = TextCluster::of(
