@@ -11,11 +11,13 @@ pub mod decide; // the action for one object
 pub mod graph; // objects and their owners
 mod execute; // executes it
 
+use api::Gates;
+use api::kinds::ApiResource;
 use api::views::View;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
-use runtime::Cache;
+use runtime::{Cache, Capabilities};
 
 use graph::GraphObject;
 
@@ -26,8 +28,24 @@ use crate::Metrics;
 /// What the garbage collector uses.
 pub struct GcContext {
     client: kube::Client,
+    served: ReadableKinds,
     kinds: Vec<WatchedKind>,
     metrics: Metrics,
+}
+
+/// Kinds that can be read. An owner of another kind is unknown, which does not mean that it is gone.
+#[derive(Clone, Debug)]
+pub struct ReadableKinds {
+    /// The kinds of another server.
+    pub capabilities: Capabilities,
+    /// The gates of our own: kinds whose gate is off stay in its store.
+    pub gates: Gates,
+}
+
+impl ReadableKinds {
+    fn contains(&self, resource: &ApiResource) -> bool {
+        resource.is_served(&self.gates) && self.capabilities.serves(resource)
+    }
 }
 
 /// One kind, reduced to what ownership needs.
@@ -45,8 +63,8 @@ struct ObjectChange {
 
 impl GcContext {
     /// A collector without kinds.
-    pub fn new(client: kube::Client, metrics: Metrics) -> GcContext {
-        GcContext { client, kinds: Vec::new(), metrics }
+    pub fn new(client: kube::Client, served: ReadableKinds, metrics: Metrics) -> GcContext {
+        GcContext { client, served, kinds: Vec::new(), metrics }
     }
 
     /// Also collects the objects in `cache`.

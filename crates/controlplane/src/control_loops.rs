@@ -281,7 +281,9 @@ pub static GC: ControlLoop = ControlLoop {
 };
 
 fn start_gc(process: &mut Process, this: &'static ControlLoop) -> BoxFuture<'static, ()> {
-    let mut context = controllers::gc::GcContext::new(process.client_of(this), process.controller_metrics());
+    let served =
+        controllers::gc::ReadableKinds { capabilities: process.capabilities.clone(), gates: process.config.gates };
+    let mut context = controllers::gc::GcContext::new(process.client_of(this), served, process.controller_metrics());
     macro_rules! add_caches {
         ($($view:ident),*) => {
             $(context = context.with_cache(&process.cache::<api::views::$view>(this));)*

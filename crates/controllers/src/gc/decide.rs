@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::kinds::{self, ApiResource};
 use api::views::OwnerRef;
 
 use super::graph::{FOREGROUND, Graph, GraphObject, ORPHAN};
@@ -104,6 +105,12 @@ fn can_own(owner: &GraphObject, dependent: &GraphObject) -> bool {
     namespace.is_empty() || *namespace == dependent.meta().namespace
 }
 
+/// The kind of an owner, if it is one of the registry.
+pub fn owner_kind(owner: &OwnerRef) -> Option<&'static ApiResource> {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    kinds::ALL.iter().copied().find(|resource| resource.group == group && resource.kind == owner.kind)
+}
+
 /// The state of an owner of `of`; `None` if neither the graph nor `looked_up` has it.
 fn owner_state(
     graph: &Graph,
@@ -112,6 +119,11 @@ fn owner_state(
     looked_up: &BTreeMap<String, OwnerState>,
     depth: usize,
 ) -> Option<OwnerState> {
+    // A reference has no namespace, so a namespaced owner of an object without one cannot be found. Such an object is
+    // kept, as in Kubernetes.
+    if of.meta().namespace.is_empty() && owner_kind(owner).is_some_and(|kind| kind.namespaced) {
+        return Some(OwnerState::Solid);
+    }
     // A reference with the uid of an object and another name or kind is looked up by its name, as in Kubernetes.
     let is_named = |object: &&GraphObject| object.meta().name == owner.name && object.resource().kind == owner.kind;
     let Some(object) = graph.get(&owner.uid).filter(is_named) else {

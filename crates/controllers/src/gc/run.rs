@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::kinds::{self, ApiResource};
 use api::views::{ObjectKey, OwnerRef};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join, join_all};
@@ -13,10 +12,10 @@ use kube::{Client, Error};
 use runtime::{Backoff, WorkQueue, WorkResult, log_retry, reconcile_span, record_revision};
 use tracing::Instrument;
 
-use super::decide::{GcAction, OwnerState, decide};
+use super::decide::{GcAction, OwnerState, decide, owner_kind};
 use super::execute::{delete_object, look_up_owner, remove_finalizer, remove_owner_refs};
 use super::graph::{Graph, GraphObject};
-use super::{GcContext, WatchedKind};
+use super::{GcContext, ReadableKinds, WatchedKind};
 
 /// How many objects are reconciled concurrently.
 const WORKERS: usize = 20;
@@ -24,6 +23,7 @@ const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Durat
 
 struct Collector {
     client: Client,
+    served: ReadableKinds,
     graph: Mutex<Graph>,
     queue: WorkQueue<String>,
 }
@@ -34,11 +34,11 @@ pub fn run(ctx: GcContext) -> BoxFuture<'static, ()> {
 }
 
 async fn run_forever(ctx: GcContext) {
-    let GcContext { client, mut kinds, metrics } = ctx;
+    let GcContext { client, served, mut kinds, metrics } = ctx;
     // An owner whose kind is still being listed would be looked up in vain.
     join_all(kinds.iter_mut().map(|kind| &mut kind.synced)).await;
     let queue = WorkQueue::with_metrics(RETRY, metrics.queue("garbage_collector_attempt_to_delete"));
-    let collector = Collector { client, graph: Mutex::new(Graph::default()), queue };
+    let collector = Collector { client, served, graph: Mutex::new(Graph::default()), queue };
     join(collector.watch(kinds), collector.work()).await;
 }
 
@@ -116,11 +116,12 @@ impl Collector {
         looked_up: &mut BTreeMap<String, OwnerState>,
     ) -> Result<(), Error> {
         for owner in owners {
-            let state = match resource_of(&owner) {
+            let served = owner_kind(&owner).filter(|resource| self.served.contains(resource));
+            let state = match served {
                 Some(resource) => look_up_owner(&self.client, resource, &owner, &object.meta().namespace).await?,
                 None => {
                     let (kind, api_version) = (&owner.kind, &owner.api_version);
-                    tracing::info!(object = %object.meta().key(), kind, api_version, "owner of an unknown kind: the object is kept");
+                    tracing::info!(object = %object.meta().key(), kind, api_version, "the server does not serve the kind of an owner: the object is kept");
                     OwnerState::Solid
                 }
             };
@@ -146,10 +147,4 @@ impl Collector {
     fn graph(&self) -> MutexGuard<'_, Graph> {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The kind of an owner, if it is one that we serve.
-fn resource_of(owner: &OwnerRef) -> Option<&'static ApiResource> {
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    kinds::ALL.iter().copied().find(|resource| resource.group == group && resource.kind == owner.kind)
 }

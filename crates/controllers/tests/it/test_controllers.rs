@@ -91,7 +91,8 @@ async fn with_restarts<F: Future<Output = ()>>(crashes: Option<Random>, test: im
 
 async fn run_controllers(cluster: TestControllers, clock: Arc<dyn Clock>, recorder: Recorder) {
     let metrics = phalanx_controllers::Metrics::default();
-    let collector = gc::GcContext::new(cluster.client.clone(), metrics.clone())
+    let served = gc::ReadableKinds { capabilities: runtime::Capabilities::everything(), gates: Gates::default() };
+    let collector = gc::GcContext::new(cluster.client.clone(), served, metrics.clone())
         .with_cache(&cluster.jobs)
         .with_cache(&cluster.pods)
         .with_cache(&cluster.workloads)

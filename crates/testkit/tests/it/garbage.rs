@@ -94,6 +94,39 @@ fn objects_of_every_namespaced_kind_are_deleted_with_their_owner() {
     });
 }
 
+// A reference has no namespace: the owner of a Namespace or Node cannot be a namespaced object.
+#[test]
+fn an_object_without_namespace_is_kept_whatever_namespaced_owner_it_names() {
+    on_paused_clock(async {
+        let cluster = test_cluster().await;
+        let owner = create_workload(&cluster, "owner", &[], &[]).await;
+        let missing = reference("missing", &json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f10"));
+        for (name, owner) in [("team-a", owner), ("team-b", missing)] {
+            cluster.create(&json!({"kind": "Namespace", "metadata": {"name": name, "ownerReferences": [owner]}})).await;
+        }
+        cluster.delete("workloads/owner").await;
+        cluster.advance(5 * MINUTE).await;
+        for name in ["team-a", "team-b"] {
+            let path = format!("/api/v1/namespaces/{name}");
+            let namespace = cluster.request("GET", &path, &Value::Null).await.expect("it is kept");
+            assert_eq!(namespace["metadata"]["deletionTimestamp"], Value::Null, "{name}");
+        }
+    });
+}
+
+// Objects of a kind whose gate is off stay in the store, and so do the objects that they own.
+#[test]
+fn an_object_is_kept_while_the_kind_of_its_owner_is_not_served() {
+    on_paused_clock(async {
+        let cluster = TestCluster::with_gate_off("CompositePodGroup", 5, 1).await;
+        let uid = "7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f10";
+        let owner = json!({"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup", "name": "parent", "uid": uid});
+        create_workload(&cluster, "child", &[owner], &[]).await;
+        cluster.advance(5 * MINUTE).await;
+        assert_eq!(names(&cluster), BTreeSet::from(["child".to_owned()]));
+    });
+}
+
 // Shows: U-TestCreateWithNonExistentOwner
 #[test]
 fn an_object_whose_owner_does_not_exist_is_deleted() {
