@@ -31,7 +31,7 @@ use crate::explain::refusal::{Refusal, RefusalCause};
 use crate::explain::remedy_schedule::RemedySchedule;
 use crate::explain::report_cache::ReportCache;
 use crate::placement::place::UnitPlacement;
-use crate::placement::ranks::{self, PlacedPod, Rank};
+use crate::placement::ranks::{self, PlacedPod};
 use crate::placement::search::SearchBudget;
 use crate::queue::timers::Timers;
 use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
@@ -122,12 +122,9 @@ impl Core {
             return Some(release);
         }
         while let Some(unit) = self.queue.pop() {
-            self.detect_new_run(unit);
-            if let Some(demand) = self.demand(unit) {
-                self.enforce_reservation_for(unit);
-                return Some(self.decide(unit, &demand, now));
+            if let Some(decision) = self.decide_unit(unit, now) {
+                return Some(decision);
             }
-            self.queue.pass_on(unit);
         }
         self.next_excluded_pod().or_else(|| {
             let unit = self.queue.pop_incomplete(now)?;
@@ -186,6 +183,17 @@ impl Core {
             let (unit, order) = self.unit_of(id);
             self.queue.back_off(unit, order, now);
         }
+    }
+
+    /// Decides a unit that was taken from the queue; `None` if it has nothing to decide.
+    fn decide_unit(&mut self, unit: UnitId, now: Timestamp) -> Option<Decision> {
+        self.detect_new_run(unit);
+        let Some(demand) = self.demand(unit) else {
+            self.queue.pass_on(unit);
+            return None;
+        };
+        self.enforce_reservation_for(unit);
+        Some(self.decide(unit, &demand, now))
     }
 
     fn decide(&mut self, unit: UnitId, demand: &Demand, now: Timestamp) -> Decision {
@@ -283,7 +291,7 @@ impl Core {
             placed.push((*class_index, id, *node));
         }
         if self.config.index_order {
-            ranks::assign_by_rank(&mut placed, |pod| Rank::of(&self.pods.get(pod).view), &self.cluster);
+            ranks::assign_by_rank(&mut placed, &self.pods, &self.cluster);
         }
         for (_, id, node) in placed {
             if let UnitId::Group(group) = unit {

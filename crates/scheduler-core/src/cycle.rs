@@ -1,5 +1,7 @@
 //! One decision from start to end. Only the overlay changes during a decision, and dropping it undoes the changes.
 
+use std::cmp::Reverse;
+
 use crate::cluster::Cluster;
 use crate::demand::Demand;
 use crate::demand::classes::Classes;
@@ -103,26 +105,38 @@ fn find_placement(
         match place_in_order(demand, region, cluster, classes) {
             Ok(placement) => return Ok((placement, region)),
             // Only with several classes: each fits alone, but they do not fit together in the simple orders.
+            Err(partial) if to_search.is_empty() => {
+                // The best region is searched a little before a worse one is used.
+                let mut share = budget.split_least();
+                let searched = search_region(demand, region, cluster, classes, &mut share);
+                budget.merge(share);
+                if let RegionSearch::Placed(placement) = searched {
+                    return Ok((placement, region));
+                }
+                to_search.push(partial);
+            }
             Err(partial) => to_search.push(partial),
         }
     }
-    let mut best_partial: Option<PartialFit> = None;
-    let mut proven = true;
-    let regions_count = to_search.len();
-    for (at, partial) in to_search.into_iter().enumerate() {
-        let mut share = budget.split(regions_count - at);
-        let searched = search_region(demand, partial.region, cluster, classes, &mut share);
-        budget.merge(share);
-        match searched {
-            RegionSearch::Placed(placement) => return Ok((placement, partial.region)),
-            RegionSearch::Impossible => {}
-            RegionSearch::GaveUp => proven = false,
+    let nearest = to_search.iter().enumerate().max_by_key(|(at, partial)| (partial.fits_count, Reverse(*at)));
+    let nearest = nearest.map(|(_, partial)| *partial);
+    // Every region gets a share of the steps. What is left goes to those whose share was too small.
+    while !to_search.is_empty() && budget.has_steps() {
+        let mut gave_up = Vec::new();
+        let regions_count = to_search.len();
+        for (at, partial) in to_search.into_iter().enumerate() {
+            let mut share = budget.split(regions_count - at);
+            let searched = search_region(demand, partial.region, cluster, classes, &mut share);
+            budget.merge(share);
+            match searched {
+                RegionSearch::Placed(placement) => return Ok((placement, partial.region)),
+                RegionSearch::Impossible => {}
+                RegionSearch::GaveUp => gave_up.push(partial),
+            }
         }
-        if best_partial.as_ref().is_none_or(|best_partial| partial.fits_count > best_partial.fits_count) {
-            best_partial = Some(partial);
-        }
+        to_search = gave_up;
     }
-    Err(best_partial.map(|partial| PartialFit { proven, ..partial }))
+    Err(nearest.map(|nearest| PartialFit { proven: to_search.is_empty(), ..nearest }))
 }
 
 /// The refusal where the sums alone show that the unit does not fit.
@@ -140,6 +154,7 @@ pub(crate) fn refuse(demand: &Demand, cluster: &mut Cluster, classes: &mut Class
 }
 
 /// Too few pods fit.
+#[derive(Clone, Copy)]
 struct PartialFit {
     region: Region,
     /// The order in which most of them fit.

@@ -328,11 +328,6 @@ impl Queue {
         self.starving.first().map(|(at, _)| *at)
     }
 
-    /// Whether the unit is to be decided now.
-    pub(crate) fn is_ready(&self, unit: UnitId) -> bool {
-        self.entries.get(&unit).is_some_and(|entry| entry.state == UnitQueueState::Ready)
-    }
-
     /// The unit's queue order.
     pub(crate) fn order_of(&self, unit: UnitId) -> Option<QueueOrder> {
         self.entries.get(&unit).map(|entry| entry.order)
@@ -398,14 +393,24 @@ impl Queue {
 
     /// Pops the first ready unit, which becomes idle.
     pub(crate) fn pop(&mut self) -> Option<UnitId> {
-        let (_, unit) = self.ready.pop_first()?;
+        let (_, unit) = *self.ready.first()?;
+        self.take_ready(unit);
+        Some(unit)
+    }
+
+    /// Takes a unit out of the ready ones, whatever its position; false if it is not ready.
+    pub(crate) fn take_ready(&mut self, unit: UnitId) -> bool {
+        let order = self.entries.get(&unit).map(|entry| entry.order);
+        if !order.is_some_and(|order| self.ready.remove(&(order, unit))) {
+            return false;
+        }
         self.set_state(unit, UnitQueueState::Idle, QueueEvent::UnitChanged);
         let entry = self.entries.get_mut(&unit).expect("a ready unit is in the queue");
         if std::mem::take(&mut entry.placed) {
             entry.tries_count = 0;
         }
         entry.tries_count += 1;
-        Some(unit)
+        true
     }
 
     /// A unit that has been incomplete for long enough to report it. Each is returned once.

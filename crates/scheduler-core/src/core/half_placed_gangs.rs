@@ -56,10 +56,14 @@ impl Core {
     pub(super) fn release_half_placed_gang(&mut self, now: Timestamp) -> Option<Decision> {
         let pause = self.config.release_after?;
         while let Some(id) = self.half_placed_gangs.next_due(now, pause) {
-            // A decision that may complete it is pending.
-            if self.waits_for_binds(id, now) || self.queue.is_ready(UnitId::Group(id)) {
+            if self.waits_for_binds(id, now) {
                 self.half_placed_gangs.set_at(id, now + BINDS_CHECK_INTERVAL);
                 continue;
+            }
+            // A decision that may complete it is pending. It is made now, before those about other units.
+            if self.queue.take_ready(UnitId::Group(id)) {
+                self.half_placed_gangs.set_at(id, now);
+                return self.decide_unit(UnitId::Group(id), now);
             }
             if self.had_quorum_before(id) {
                 self.groups.get_mut(id).had_quorum = true;

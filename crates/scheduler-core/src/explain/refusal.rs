@@ -314,7 +314,11 @@ impl Refusal {
 impl Histogram {
     /// The number of nodes by text.
     pub fn by_text(&self) -> BTreeMap<String, usize> {
-        self.0.iter().map(|(reason, count)| (reason.text.clone(), *count)).collect()
+        let mut counts = BTreeMap::new();
+        for (reason, count) in &self.0 {
+            *counts.entry(reason.text.clone()).or_default() += count;
+        }
+        counts
     }
 
     /// Whether some node has too little of a resource.

@@ -10,7 +10,7 @@ use types::views::PodView;
 
 use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeIndex};
-use crate::demand::pods::PodId;
+use crate::demand::pods::{PodId, Pods};
 
 /// The label with the completion index of a pod of an Indexed Job.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -40,19 +40,26 @@ impl Rank {
     }
 }
 
-/// Gives the nodes of each class to its pods in the order of their ranks. Without ranks nothing changes. Pods of a class
-/// are equal, so each fits wherever another does.
-pub(crate) fn assign_by_rank(placed: &mut [PlacedPod], rank_of: impl Fn(PodId) -> Rank, cluster: &Cluster) {
+/// Gives the nodes of each class to its pods in the order of their ranks, one controller after another: a group can have
+/// the pods of several Jobs. Without ranks nothing changes. Pods of a class are equal, so each fits wherever another does.
+pub(crate) fn assign_by_rank(placed: &mut [PlacedPod], pods: &Pods, cluster: &Cluster) {
+    let rank_of = |pod: PodId| Rank::of(&pods.get(pod).view);
+    let controller_of = |pod: PodId| pods.get(pod).view.metadata.controller().map_or("", |owner| owner.uid.as_str());
     if placed.len() < 2 || placed.iter().all(|(_, pod, _)| rank_of(*pod) == Rank::NONE) {
         return;
     }
+    // In the order in which the first pod of each was placed.
+    let mut controllers: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, (_, pod, _)) in placed.iter().enumerate() {
+        controllers.entry(controller_of(*pod)).or_insert(at);
+    }
     let positions = node_positions(placed, cluster);
-    let mut pods: Vec<(usize, PodId)> = placed.iter().map(|(class, pod, _)| (*class, *pod)).collect();
+    let mut ranked: Vec<(usize, PodId)> = placed.iter().map(|(class, pod, _)| (*class, *pod)).collect();
     // Stable: pods without a rank keep their order.
-    pods.sort_by_key(|(class, pod)| (*class, rank_of(*pod)));
+    ranked.sort_by_cached_key(|(class, pod)| (*class, controllers[&controller_of(*pod)], rank_of(*pod)));
     let mut nodes: Vec<(usize, NodeIndex)> = placed.iter().map(|(class, _, node)| (*class, *node)).collect();
-    nodes.sort_by_key(|(class, node)| (*class, positions[node]));
-    for (placed, ((class, pod), (_, node))) in placed.iter_mut().zip(pods.into_iter().zip(nodes)) {
+    nodes.sort_by_cached_key(|(class, node)| (*class, positions[node]));
+    for (placed, ((class, pod), (_, node))) in placed.iter_mut().zip(ranked.into_iter().zip(nodes)) {
         *placed = (class, pod, node);
     }
 }

@@ -15,7 +15,7 @@ use crate::demand::{ClassCount, Demand};
 use crate::placement::place::UnitPlacement;
 use crate::placement::slots::Region;
 use crate::plugins::Plugins;
-use crate::plugins::filters::LoadAssumption;
+use crate::plugins::filters::{LoadAssumption, NO_LIMIT};
 
 /// The least number of steps for one region, so that many regions do not leave too few for each.
 const MIN_REGION_STEPS: usize = 200;
@@ -31,12 +31,22 @@ impl SearchBudget {
         SearchBudget { steps_left: steps }
     }
 
+    /// Whether any step is left.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.steps_left > 0
+    }
+
     /// Splits off the steps for one region, of which `regions_count` are left to search. A hard region thus leaves steps
     /// for those after it.
     pub(crate) fn split(&mut self, regions_count: usize) -> SearchBudget {
         let share = (self.steps_left / regions_count.max(1)).max(MIN_REGION_STEPS).min(self.steps_left);
         self.steps_left -= share;
         SearchBudget::of(share)
+    }
+
+    /// Splits off the least number of steps for one region.
+    pub(crate) fn split_least(&mut self) -> SearchBudget {
+        self.split(usize::MAX)
     }
 
     /// Takes back what a region did not use.
@@ -222,6 +232,10 @@ impl Search<'_, '_> {
             }
             let is_maximal =
                 (0..classes_count).all(|class| fill[class] == step.left[class] || self.slots(class, node) == 0);
+            // All pods of the later classes are placed. With still fewer pods of this class, one of it would still fit.
+            if !is_maximal && first > 0 && (first..classes_count).all(|class| fill[class] == step.left[class]) {
+                fill[first - 1] = 0;
+            }
             step.fill = Some(fill);
             if is_maximal {
                 return NextFill::Placed;
@@ -230,7 +244,13 @@ impl Search<'_, '_> {
     }
 
     fn slots(&self, class: usize, node: NodeIndex) -> u32 {
-        self.plugins[class].slots(&self.classes[class], node, self.overlay.cluster(), LoadAssumption::Now)
+        let (plugins, cluster) = (&self.plugins[class], self.overlay.cluster());
+        let unreserved = cluster.slots_beside_reservation(node, &self.classes[class].usage);
+        // How much is reserved of what a custom filter counts is unknown, so such a node cannot be shared.
+        if unreserved == 0 || (unreserved < NO_LIMIT && !plugins.counts_only_usage()) {
+            return 0;
+        }
+        plugins.slots(&self.classes[class], node, cluster, LoadAssumption::Now).min(unreserved)
     }
 
     fn placement(&self, path: &[SearchNode]) -> UnitPlacement {

@@ -237,6 +237,18 @@ fn blocked_by_one_pod(profile: Profile) -> TextCluster {
     world
 }
 
+// The search for a gang of two sizes did not respect the reservation, so it took what was reserved.
+#[test]
+fn a_mixed_gang_does_not_take_what_is_reserved_for_another() {
+    let mut world = blocked_by_one_pod(Profile::default());
+    // Two of four CPUs are not reserved on each node. The sums accept each size alone; together they need six.
+    world.apply("group m gang minCount=4; pods x 2 group=m cpu=2; pods y 2 group=m cpu=1");
+    let decided = world.decide();
+    assert!(decided.starts_with("m: wait (gang of 4 does not fit"), "{decided}");
+    world.apply("group n gang minCount=3; pods v 1 group=n cpu=2; pods w 2 group=n cpu=1");
+    assert_snapshot!(world.decide(), @"n: bind v-0 to b, w-0 to a, w-1 to a");
+}
+
 #[test]
 fn a_reservation_admits_pods_that_fit_beside_the_gang() {
     let mut world = blocked_by_one_pod(Profile::default());

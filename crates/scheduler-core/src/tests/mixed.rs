@@ -60,6 +60,20 @@ fn a_hard_domain_leaves_search_steps_for_the_next() {
     assert!(TextCluster::of(&group(&exact)).decide().starts_with("g: bind p7-0 to l1"));
 }
 
+// The best domain got the smallest share of the steps and was never searched again.
+#[test]
+fn steps_that_easy_domains_leave_go_to_the_hard_one() {
+    let sizes = [(9, 3), (8, 4), (7, 4), (5, 5), (3, 6)];
+    let pods: String = sizes.iter().map(|(cpu, count)| format!("; pods p{cpu} {count} group=g cpu={cpu}")).collect();
+    let hard: String = [31, 29, 37, 33].iter().map(|cpu| format!("node l{cpu} cpu={cpu} rack=r0; ")).collect();
+    // Each takes every size alone, but only 21 of the 22 pods, which takes few steps to find out.
+    let easy: String = (1..30).map(|n| format!("node e{n} cpu=130 pods=21 rack=r{n}; ")).collect();
+    let text = |nodes: &str| format!("{nodes}group g gang minCount=22 key=rack{pods}");
+    let few_steps = Config { max_search_steps: 1000, ..Config::default() };
+    assert!(TextCluster::with(few_steps, &text(&hard)).decide().contains("wait"));
+    assert!(TextCluster::of(&text(&(easy + &hard))).decide().contains("bind"));
+}
+
 #[test]
 fn a_refusal_is_proven_when_the_search_ended_and_not_when_it_gave_up() {
     let short_of_one = format!("{ONE_PLACEMENT}; pod z node=b cpu=1");

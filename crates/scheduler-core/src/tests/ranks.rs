@@ -22,6 +22,15 @@ fn consecutive_indexes_share_a_node_and_nodes_of_a_rack_follow_each_other() {
 }
 
 #[test]
+fn the_indexes_of_several_jobs_in_one_group_do_not_interleave() {
+    let pods: String = (0..4)
+        .flat_map(|n| ["x", "y"].map(|job| format!("; pod {job}-{n} group=g gpu=1 index={n} owner=Job:{job}")))
+        .collect();
+    let mut world = TextCluster::of(&format!("node a gpu=4; node b gpu=4; group g gang minCount=8{pods}"));
+    assert_snapshot!(world.decide(), @"g: bind x-0 to a, x-1 to a, x-2 to a, x-3 to a, y-0 to b, y-1 to b, y-2 to b, y-3 to b");
+}
+
+#[test]
 fn without_index_order_pods_are_placed_as_they_arrived() {
     let config = Config { index_order: false, ..Config::default() };
     let decided = world(config, &[3, 2, 1, 0]).decide();

@@ -50,6 +50,20 @@ fn a_release_does_not_wait_behind_decisions() {
     assert_snapshot!(world.decide().lines().next().unwrap(), @"g: release g-0, g-1");
 }
 
+// A gang that was woken again and again was never released.
+#[test]
+fn a_half_bound_gang_that_is_woken_and_still_does_not_fit_is_released_at_once() {
+    let mut world = TextCluster::of(
+        "node a gpu=4; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=5; pods h 3 group=g gpu=1 owner=Job:j;
+         pod used node=a gpu=2",
+    );
+    world.decide();
+    world.now += PAUSE;
+    world.apply("delete used; pods small 1 priority=10 gpu=1");
+    let decided = world.decide();
+    assert!(decided.lines().nth(1).unwrap().starts_with("g: release"), "{decided}");
+}
+
 #[test]
 fn a_half_bound_gang_that_can_be_completed_now_is_not_released() {
     let mut world = TextCluster::of(
