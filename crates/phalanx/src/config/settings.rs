@@ -372,7 +372,8 @@ section! {
             default: scheduler_core::Config::default().unsupported_terms,
         }
         /// Whether the pods of an Indexed Job get their nodes in the order of their completion index.
-        /// Consecutive indexes share a node, and the nodes of one rack have consecutive indexes.
+        /// It holds for the pods that one decision places, such as a gang: consecutive indexes share a node, and the
+        /// nodes of one rack have consecutive indexes.
         index_order: bool {
             name: "indexOrder",
             format: Flag,

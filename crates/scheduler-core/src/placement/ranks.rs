@@ -71,7 +71,7 @@ fn node_positions(placed: &[PlacedPod], cluster: &Cluster) -> BTreeMap<NodeIndex
     let mut nodes: Vec<(Vec<&str>, NodeIndex)> =
         positions.keys().map(|node| (address(*node, &keys, cluster), *node)).collect();
     nodes.sort_by(|(one, one_node), (other, other_node)| {
-        let texts = one.iter().zip(other).map(|(one, other)| compare_naturally(one, other));
+        let texts = one.iter().zip(other).map(|(one, other)| compare_naturally(one, other).then(one.cmp(other)));
         texts.fold(Ordering::Equal, Ordering::then).then(one_node.cmp(other_node))
     });
     for (at, (_, node)) in nodes.into_iter().enumerate() {
