@@ -202,18 +202,8 @@ impl Queue {
     /// Sets the number of pending pods of a group and its queue order.
     pub(crate) fn resize(&mut self, group: GroupId, pods_count: usize, order: QueueOrder) {
         let unit = UnitId::Group(group);
+        self.reorder(unit, order);
         let Some(entry) = self.entries.get_mut(&unit) else { return };
-        if entry.order != order {
-            match &entry.state {
-                UnitQueueState::Ready => {
-                    self.ready.remove(&(entry.order, unit));
-                    self.ready.insert((order, unit));
-                }
-                UnitQueueState::Unschedulable(waiting) => self.waiting.reorder(unit, entry.order, order, waiting),
-                _ => {}
-            }
-        }
-        entry.order = order;
         let before = std::mem::replace(&mut entry.pods_count, pods_count);
         if let Some(sub_queue) = entry.state.sub_queue() {
             self.counts.record_resize(sub_queue, before, pods_count);
@@ -461,17 +451,22 @@ impl Queue {
         self.pass_on(unit);
     }
 
-    fn entry(&mut self, unit: UnitId, order: QueueOrder) -> &mut QueueEntry {
-        if let Some(entry) = self.entries.get(&unit).filter(|entry| entry.order != order) {
-            match &entry.state {
-                UnitQueueState::Ready => {
-                    self.ready.remove(&(entry.order, unit));
-                    self.ready.insert((order, unit));
-                }
-                UnitQueueState::Unschedulable(waiting) => self.waiting.reorder(unit, entry.order, order, waiting),
-                _ => {}
+    /// Gives a unit its queue order, also in the index of its state.
+    fn reorder(&mut self, unit: UnitId, order: QueueOrder) {
+        let Some(entry) = self.entries.get_mut(&unit).filter(|entry| entry.order != order) else { return };
+        let before = std::mem::replace(&mut entry.order, order);
+        match &entry.state {
+            UnitQueueState::Ready => {
+                self.ready.remove(&(before, unit));
+                self.ready.insert((order, unit));
             }
+            UnitQueueState::Unschedulable(waiting) => self.waiting.reorder(unit, before, order, waiting),
+            _ => {}
         }
+    }
+
+    fn entry(&mut self, unit: UnitId, order: QueueOrder) -> &mut QueueEntry {
+        self.reorder(unit, order);
         let new_entry = || QueueEntry {
             order,
             state: UnitQueueState::Idle,
@@ -485,9 +480,7 @@ impl Queue {
             starved_at: None,
             failed_reservations_count: 0,
         };
-        let entry = self.entries.entry(unit).or_insert_with(new_entry);
-        entry.order = order;
-        entry
+        self.entries.entry(unit).or_insert_with(new_entry)
     }
 
     /// Removes the unit from the index of its state, and adds it to the ready units if it becomes ready.
