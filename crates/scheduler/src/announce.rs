@@ -4,6 +4,7 @@
 //! difference. So a restart, a lost write or a burst of decisions all end in the same conditions.
 
 pub(crate) mod status_tracker; // per group: bound pods, and what was last published
+pub(crate) mod publish_queue; // what is to be published, the oldest first
 pub mod publish; // when a refusal or a success is written (pure)
 pub mod degraded; // whether a gang still has its minCount (pure)
 pub mod conditions; // the bodies of those writes (pure)
@@ -42,7 +43,8 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// Publishes every dirty unit. Groups beyond the limit of condition writes stay dirty.
+    /// Publishes every dirty unit, the one that has been dirty for longest first. Groups beyond the limit of condition writes
+    /// stay dirty.
     pub(crate) fn publish_units(&self, tracker: &mut StatusTracker, writes: &mut WriteQueue, now: Timestamp) {
         while writes.can_write_first_condition()
             && let Some(key) = tracker.newly_scheduled.pop_first()
@@ -51,17 +53,15 @@ impl Announcer {
                 self.publish_group(&Unit::Group(key.clone()), &key, tracker, writes, now);
             }
         }
-        while let Some(unit) = tracker.dirty.pop_first() {
-            match &unit {
-                Unit::Pod(key) => self.publish_pod_unit(&unit, key, tracker, now),
-                // The group is marked dirty again when the write in flight ends.
-                Unit::Group(key) if tracker.group_status(key).write_in_flight => {}
-                // Units are ordered with groups last: only groups are left.
-                Unit::Group(_) if !writes.can_write_group_condition(now) => {
-                    tracker.dirty.insert(unit);
-                    return;
-                }
-                Unit::Group(key) => self.publish_group(&unit, key, tracker, writes, now),
+        while let Some(key) = tracker.dirty.pods.pop_first() {
+            self.publish_pod_unit(&Unit::Pod(key.clone()), &key, tracker, now);
+        }
+        while writes.can_write_group_condition(now)
+            && let Some(key) = tracker.dirty.groups.pop_first()
+        {
+            // With a write in flight, the group is marked dirty again when that ends.
+            if !tracker.group_status(&key).write_in_flight {
+                self.publish_group(&Unit::Group(key.clone()), &key, tracker, writes, now);
             }
         }
     }

@@ -10,6 +10,7 @@ use scheduler_core::{NewRun, Unit};
 use crate::announce::conditions::{DEGRADED, INITIALLY_SCHEDULED};
 use crate::announce::degraded::{self, MemberCounts, MemberState};
 use crate::announce::publish::{PublishedRefusal, RefusalMessage};
+use crate::announce::publish_queue::{DirtyUnits, PublishQueue};
 
 /// Updated from changes. All of it can be rebuilt from the caches after a restart.
 #[derive(Debug)]
@@ -20,13 +21,13 @@ pub(crate) struct StatusTracker {
     /// What was last published about refused units.
     published: BTreeMap<Unit, PublishedRefusal>,
     /// Units to publish in this turn.
-    pub(crate) dirty: BTreeSet<Unit>,
+    pub(crate) dirty: DirtyUnits,
     /// Gangs that have the pods they need and whose PodGroup does not have the condition yet. They come before all others,
     /// also while many binds are in flight: a scheduler that takes over knows only from the condition that a gang was
     /// complete.
-    pub(crate) newly_scheduled: BTreeSet<ObjectKey>,
+    pub(crate) newly_scheduled: PublishQueue<ObjectKey>,
     /// Pods whose condition may have to be written.
-    pub(crate) dirty_pods: BTreeSet<ObjectKey>,
+    pub(crate) dirty_pods: PublishQueue<ObjectKey>,
     /// Pods whose last bind failed, and the server's message.
     bind_errors: BTreeMap<ObjectKey, String>,
     /// Members that were created since the last turn.
@@ -117,9 +118,9 @@ impl StatusTracker {
             by_groups,
             groups: BTreeMap::new(),
             published: BTreeMap::new(),
-            dirty: BTreeSet::new(),
-            newly_scheduled: BTreeSet::new(),
-            dirty_pods: BTreeSet::new(),
+            dirty: DirtyUnits::default(),
+            newly_scheduled: PublishQueue::default(),
+            dirty_pods: PublishQueue::default(),
             bind_errors: BTreeMap::new(),
             new_members: BTreeSet::new(),
             pods_with_unsupported_terms: BTreeSet::new(),
@@ -344,8 +345,8 @@ impl StatusTracker {
         {
             match subject {
                 ReminderSubject::Unit(Unit::Group(group)) => self.mark_group_dirty(group),
-                ReminderSubject::Unit(unit) => drop(self.dirty.insert(unit)),
-                ReminderSubject::Pod(pod) => drop(self.dirty_pods.insert(pod)),
+                ReminderSubject::Unit(unit) => self.dirty.insert(unit),
+                ReminderSubject::Pod(pod) => self.dirty_pods.insert(pod),
             }
         }
     }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use api::views::{Condition, NodeView};
+use nodes::cluster::Cluster;
 use serde_json::json;
-use testkit::fault::{Fault, FaultRule, Verb, verb};
+use testkit::fault::{Fault, FaultRule, Verb, verb, writes};
 use testkit::{TestCluster, job, on_paused_clock, on_test_cluster, pod};
 
+const GROUPS: &str = "scheduling.k8s.io/podgroups";
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Creates a gang, or without `min_count` a Basic group.
@@ -151,6 +153,34 @@ fn waiting_gangs_are_placed_in_creation_order() {
             assert!(later.iter().all(|later| count_bound(&cluster, later) == 0), "{name} is before {later:?}");
             delete_pods(&cluster, &[&format!("{name}-0"), &format!("{name}-1")]).await;
         }
+    });
+}
+
+// They were written in the order of names, so that groups late in the alphabet could wait for ever behind others.
+#[test]
+fn refusals_are_written_in_the_order_in_which_they_were_made() {
+    on_paused_clock(async {
+        let cluster = TestCluster::embedded(5, Cluster::default_of(1)).await;
+        // Only 16 writes are in flight at once, so most groups wait for their turn.
+        let statuses = writes().on_resource(GROUPS).on_subresource("status");
+        let delayed = cluster.inject_fault(FaultRule::on(statuses, Fault::DelayResponse(Duration::from_secs(2))));
+        let names: Vec<String> = (10..50).rev().map(|number| format!("g{number}")).collect();
+        for name in &names {
+            group(&cluster, name, Some(1)).await;
+            members(&cluster, name, 0..1, 9).await;
+        }
+        for name in &names {
+            until_refused(&cluster, name).await;
+        }
+        let mut written: Vec<String> = Vec::new();
+        for change in cluster.history().iter().filter(|change| change.resource == GROUPS) {
+            let name = change.object["metadata"]["name"].as_str().unwrap().to_owned();
+            if change.object["status"]["conditions"].is_array() && !written.contains(&name) {
+                written.push(name);
+            }
+        }
+        assert_eq!(written, names);
+        assert!(cluster.faults().counts(delayed).applied >= 40);
     });
 }
 
