@@ -8,5 +8,6 @@
 
 pub(crate) mod slots; // how many pods fit, per topology domain
 pub(crate) mod place; // places a group's pods on nodes, tentatively
+pub(crate) mod packing; // packs pods of several classes by size
 pub(crate) mod search; // complete search for units of several classes
 pub(crate) mod ranks; // which member gets which of the nodes

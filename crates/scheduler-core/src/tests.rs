@@ -6,6 +6,7 @@ mod membership; // which pods belong to a group
 mod composites; // CompositePodGroups
 mod unsupported; // pods with placement terms that no plugin supports
 mod mixed; // groups with pods of several classes
+mod solver; // placements of mixed groups compared with an exact solver
 mod fairness; // queue order, and what it costs
 mod reservations; // reservations without success
 mod release; // half-bound gangs

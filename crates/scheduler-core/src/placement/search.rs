@@ -1,17 +1,19 @@
 //! Searches for a placement of pods of several classes, and proves when there is none.
 //!
-//! Placing class by class, each pod on its best node, can miss a placement that exists. This search cannot, within
-//! its budget: node by node it tries every fill of the node that leaves no capacity for a further pod. Other fills
+//! Placing class by class, each pod on its best node, can miss a placement that exists. With half of the budget the pods
+//! are packed by size, which is quick. What follows cannot miss a placement, within its budget: node by node it tries every fill of the node that leaves no capacity for a further pod. Other fills
 //! need not be tried, because the slots of counted filters never increase: a pod that also fits on this node can be
 //! moved here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::cluster::{NodeIndex, PlacementOverlay};
+use crate::cluster::{NodeIndex, PlacementOverlay, ResourceId};
 use crate::demand::classes::{Class, Classes};
 use crate::demand::{ClassCount, Demand};
+use crate::placement::packing::{PackingClass, PackingNode, PackingProblem};
 use crate::placement::place::UnitPlacement;
 use crate::placement::slots::Region;
 use crate::plugins::Plugins;
@@ -49,15 +51,22 @@ impl SearchBudget {
         self.split(usize::MAX)
     }
 
+    /// Splits off half of the steps.
+    fn split_half(&mut self) -> SearchBudget {
+        let half = self.steps_left / 2;
+        self.steps_left -= half;
+        SearchBudget::of(half)
+    }
+
     /// Takes back what a region did not use.
     pub(crate) fn merge(&mut self, rest: SearchBudget) {
         self.steps_left += rest.steps_left;
     }
 
-    /// Spends one step; false when there is none left.
-    fn spend_step(&mut self) -> bool {
-        let has_steps = self.steps_left > 0;
-        self.steps_left = self.steps_left.saturating_sub(1);
+    /// Spends some steps; false when there are fewer left.
+    fn spend_steps(&mut self, count: usize) -> bool {
+        let has_steps = self.steps_left >= count;
+        self.steps_left = self.steps_left.saturating_sub(count);
         has_steps
     }
 }
@@ -84,17 +93,21 @@ pub(crate) fn find(
     let nodes = nodes_with_slots(demand, region, classes, overlay);
     let class_of =
         |class_count: &ClassCount| Arc::clone(classes.get(class_count.class).expect("a pending pod's class exists"));
+    let pods: Vec<u32> = demand.class_counts.iter().map(|class_count| class_count.count as u32).collect();
     let mut search = Search {
         required: demand.required_count(),
         plugins: demand.class_counts.iter().map(|count| Arc::clone(classes.plugins(&class_of(count)))).collect(),
         classes: demand.class_counts.iter().map(class_of).collect(),
         slots_ahead: slots_ahead(&nodes),
-        nodes: nodes.into_iter().map(|(node, _)| node).collect(),
+        nodes: nodes.iter().map(|(node, _)| *node).collect(),
         failed: FxHashSet::default(),
         overlay,
         budget,
     };
-    search.run(demand.class_counts.iter().map(|class_count| class_count.count as u32).collect())
+    match search.pack(nodes, &pods) {
+        Some(placement) => SearchResult::Found(placement),
+        None => search.run(pods),
+    }
 }
 
 /// Nodes with slots for some class, with the slots of each class; those with the fewest fills first.
@@ -163,6 +176,53 @@ enum NextFill {
 }
 
 impl Search<'_, '_> {
+    /// Packs the required number of pods, the smallest ones. Plugins that count anything else than requests may refuse
+    /// the result, and then nothing is placed.
+    fn pack(&mut self, nodes: Vec<(NodeIndex, Vec<u32>)>, pods: &[u32]) -> Option<UnitPlacement> {
+        let start = self.overlay.len();
+        let problem = self.packing_problem(nodes, pods);
+        let mut budget = self.budget.split_half();
+        let fills = problem.pack(|steps| budget.spend_steps(steps));
+        self.budget.merge(budget);
+        let fills = fills?;
+        let mut assignments = Vec::with_capacity(self.required);
+        for (node, fill) in std::iter::zip(self.nodes.clone(), fills) {
+            for (class, count) in fill.into_iter().enumerate().filter(|(_, count)| *count > 0) {
+                if self.slots(class, node) < count {
+                    self.overlay.rollback_to(start);
+                    return None;
+                }
+                let usage = Arc::clone(&self.classes[class].usage);
+                (0..count).for_each(|_| self.overlay.place(node, &usage));
+                assignments.extend((0..count).map(|_| (class, node)));
+            }
+        }
+        Some(UnitPlacement { assignments, unplaced_class: None })
+    }
+
+    /// The nodes, and the pods to pack, as plain numbers.
+    fn packing_problem(&self, nodes: Vec<(NodeIndex, Vec<u32>)>, pods: &[u32]) -> PackingProblem {
+        let cluster = self.overlay.cluster();
+        let requests = self.classes.iter().flat_map(|class| &class.usage.requests);
+        let resources: BTreeSet<ResourceId> = requests.map(|(resource, _)| *resource).collect();
+        let amounts = |pods: i64, amount_of: &dyn Fn(ResourceId) -> i64| {
+            resources.iter().map(|resource| amount_of(*resource)).chain([pods]).collect()
+        };
+        let node = |(node, slots)| PackingNode {
+            free: amounts(cluster.free_pod_slots(node), &|resource| cluster.free(resource, node)),
+            slots,
+        };
+        let mut missing = self.required as u32;
+        let classes = std::iter::zip(&self.classes, pods).rev().map(|(class, count)| {
+            let count = missing.min(*count);
+            missing -= count;
+            PackingClass { requests: amounts(1, &|resource| class.usage.requested(resource)), count }
+        });
+        let mut classes: Vec<PackingClass> = classes.collect();
+        classes.reverse();
+        PackingProblem { nodes: nodes.into_iter().map(node).collect(), classes }
+    }
+
     fn run(&mut self, pods: Vec<u32>) -> SearchResult {
         let start = self.overlay.len();
         let mut path: Vec<SearchNode> = Vec::new();
@@ -210,7 +270,7 @@ impl Search<'_, '_> {
     fn next_fill(&mut self, node: NodeIndex, step: &mut SearchNode) -> NextFill {
         let classes_count = self.classes.len();
         loop {
-            if !self.budget.spend_step() {
+            if !self.budget.spend_steps(1) {
                 return NextFill::OutOfBudget;
             }
             let (mut fill, first) = match step.fill.take() {

@@ -63,12 +63,13 @@ fn a_hard_domain_leaves_search_steps_for_the_next() {
 // The best domain got the smallest share of the steps and was never searched again.
 #[test]
 fn steps_that_easy_domains_leave_go_to_the_hard_one() {
-    let sizes = [(9, 3), (8, 4), (7, 4), (5, 5), (3, 6)];
+    let sizes = [(18, 3), (16, 6), (15, 3), (6, 6)];
     let pods: String = sizes.iter().map(|(cpu, count)| format!("; pods p{cpu} {count} group=g cpu={cpu}")).collect();
-    let hard: String = [31, 29, 37, 33].iter().map(|cpu| format!("node l{cpu} cpu={cpu} rack=r0; ")).collect();
-    // Each takes every size alone, but only 21 of the 22 pods, which takes few steps to find out.
-    let easy: String = (1..30).map(|n| format!("node e{n} cpu=130 pods=21 rack=r{n}; ")).collect();
-    let text = |nodes: &str| format!("{nodes}group g gang minCount=22 key=rack{pods}");
+    // The pods fill all of it.
+    let hard: String = [73, 53, 45, 60].iter().map(|cpu| format!("node l{cpu} cpu={cpu} rack=r0; ")).collect();
+    // Each takes every size alone, but only 17 of the 18 pods, which takes few steps to find out.
+    let easy: String = (1..30).map(|n| format!("node e{n} cpu=300 pods=17 rack=r{n}; ")).collect();
+    let text = |nodes: &str| format!("{nodes}group g gang minCount=18 key=rack{pods}");
     let few_steps = Config { max_search_steps: 1000, ..Config::default() };
     assert!(TextCluster::with(few_steps, &text(&hard)).decide().contains("wait"));
     assert!(TextCluster::of(&text(&(easy + &hard))).decide().contains("bind"));
