@@ -25,6 +25,7 @@ use scheduler_core::{BindOutcome, ClusterChange, Config, Core, DecisionAction};
 use crate::pod_life::{peak_mb_of, resident_mb_of};
 use crate::scheduling_cases::{CasePolicy, NAMESPACE, RACK, SchedulingCase, rack};
 
+mod day; // a day on virtual time: how long units wait
 mod instructions; // counted under valgrind and compared with recorded counts
 
 /// Options of `cargo xtask bench core`.
@@ -34,6 +35,12 @@ pub struct Args {
     /// gang-3x1000@50000; other sizes have names of the same form
     #[arg(long)]
     pub case: Option<String>,
+    /// Simulate a day of hopeless gangs, large gangs and small pods on 512 nodes, with and without reservations
+    #[arg(long, conflicts_with_all = ["case", "instructions"])]
+    pub day: bool,
+    /// The seed of the day
+    #[arg(long, requires = "day", default_value_t = 1)]
+    pub seed: u64,
     /// Count instructions under valgrind instead of measuring time: they do not depend on the load of the machine
     #[arg(long)]
     pub instructions: bool,
@@ -45,7 +52,7 @@ pub struct Args {
     pub json: Option<std::path::PathBuf>,
 }
 
-const CASES: [&str; 21] = [
+const CASES: [&str; 27] = [
     "gang-1000x3",
     "gang-3000x3",
     "gang-3x1000",
@@ -60,9 +67,15 @@ const CASES: [&str; 21] = [
     "single-10000-behind-10000",
     "single-10000-of-50",
     "single-10000-of-500",
+    "gang-100x64",
+    "gang-100x64-leader",
+    "gang-100x64-of-5",
     "gang-1000x3@50000",
     "gang-10000x3@50000",
     "gang-3x1000@50000",
+    "gang-100x64@50000",
+    "gang-100x64-leader@50000",
+    "gang-100x64-of-5@50000",
     "tas-750x4@50000",
     "tas-3x1000@50000",
     "single-10000@50000",
@@ -73,6 +86,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return instructions::run(args.case.as_deref(), args.check.as_deref());
     }
     let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
+    if args.day {
+        let lines = day::run(args.seed).into_iter().map(|line| format!("{line}\n")).collect::<String>();
+        return json.map_or(Ok(()), |mut file| Ok(file.write_all(lines.as_bytes())?));
+    }
     println!("{HEADING}");
     if let Some(case) = &args.case {
         let measured = measure(&case.parse()?)?;

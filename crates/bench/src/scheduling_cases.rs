@@ -17,7 +17,7 @@ pub const NAMESPACE: &str = "bench";
 /// A shape of load: `gang-1000x3` is 1,000 gangs of 3 pods each.
 ///
 /// `tas` is a gang in one rack, `basic` a group without a minimum, `single` pods without a group. `-of-50`: pods of 50
-/// sizes in turn. `-behind-10000`: this many pods that fit nowhere come first in the queue. `@50000`: on this many
+/// sizes in turn. `-leader`: the first pod of each group is twice as large. `-behind-10000`: this many pods that fit nowhere come first in the queue. `@50000`: on this many
 /// nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulingCase {
@@ -26,6 +26,7 @@ pub struct SchedulingCase {
     pub groups: usize,
     pub pods_per_group: usize,
     pub classes: usize,
+    pub has_leaders: bool,
     pub blocked: usize,
     pub nodes: usize,
 }
@@ -45,9 +46,11 @@ impl SchedulingCase {
         self.groups * self.pods_per_group
     }
 
-    /// CPU of the n-th pod, in thousandths. The sizes of a case differ by a thousandth each.
+    /// CPU of the n-th pod, in thousandths. The sizes of a case differ by a thousandth each, and leaders request twice
+    /// as much.
     pub fn milli_cpu(&self, number: usize) -> i64 {
-        100 + i64::try_from(number % self.classes).expect("few sizes")
+        let size = 100 + i64::try_from(number % self.classes).expect("few sizes");
+        if self.has_leaders && number.is_multiple_of(self.pods_per_group) { 2 * size } else { size }
     }
 
     /// The name of a group.
@@ -73,12 +76,13 @@ impl FromStr for SchedulingCase {
         let unknown = || {
             format!(
                 "{name} is no case: it is gang-, tas- or basic-GROUPSxPODS or single-PODS, then -of-SIZES, \
-                     -behind-PODS and @NODES where wanted"
+                     -leader, -behind-PODS and @NODES where wanted"
             )
         };
         let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number > 0).with_context(unknown);
         let (rest, nodes) = name.split_once('@').map_or((name, None), |(rest, nodes)| (rest, Some(nodes)));
         let (rest, blocked) = rest.split_once("-behind-").map_or((rest, None), |(rest, pods)| (rest, Some(pods)));
+        let (rest, has_leaders) = rest.strip_suffix("-leader").map_or((rest, false), |rest| (rest, true));
         let (rest, classes) = rest.split_once("-of-").map_or((rest, None), |(rest, sizes)| (rest, Some(sizes)));
         let (kind, size) = rest.split_once('-').with_context(unknown)?;
         let policy = match kind {
@@ -95,6 +99,7 @@ impl FromStr for SchedulingCase {
             groups: number(groups)?,
             pods_per_group: number(pods)?,
             classes: classes.map_or(Ok(1), number)?,
+            has_leaders,
             blocked: blocked.map_or(Ok(0), number)?,
             nodes: nodes.map_or(Ok(DEFAULT_NODES), number)?,
         })
@@ -121,6 +126,9 @@ mod tests {
             (case.policy, case.pods(), case.classes, case.nodes),
             (CasePolicy::GangInRack, 3_000, 1, DEFAULT_NODES)
         );
+        let case: SchedulingCase = "gang-2x4-of-2-leader@9".parse().expect("a case");
+        let sizes: Vec<i64> = (0..case.pods()).map(|number| case.milli_cpu(number)).collect();
+        assert_eq!((sizes, case.nodes), (vec![200, 101, 100, 101, 200, 101, 100, 101], 9));
         for bad in ["gang", "gang-x3", "gang-0x3", "ring-3x3", "gang-3x3@", "single-10-of-0"] {
             assert!(bad.parse::<SchedulingCase>().is_err(), "{bad}");
         }
