@@ -7,6 +7,7 @@ mod load; // nodes, groups and pods, created and deleted
 mod measurement_window; // CPU and writes of kube-apiserver in the meantime
 mod schedulers; // the schedulers, and their metrics
 mod embedded; // everything in one process of ours
+mod mixed_load; // Jobs of mixed sizes at a share of the GPUs: how long they wait
 mod summary; // medians of all rounds, and how the systems compare
 
 use std::fs::File;
@@ -26,7 +27,8 @@ use schedulers::{DecisionHistogram, RunningScheduler};
 /// Options of `cargo xtask bench kube`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run only this case; other sizes have names of the same form
+    /// Run only this case; other sizes have names of the same form. mixed-load (not among the default cases) measures how
+    /// long Jobs of mixed sizes wait
     #[arg(long)]
     pub case: Option<String>,
     /// Measure only these systems
@@ -38,7 +40,11 @@ pub struct Args {
     /// Folder for data directories and logs; it should be on a disk, not in memory
     #[arg(long, default_value = "target/bench-kube")]
     pub folder: PathBuf,
-    /// How often each case is measured on each system, with the systems in turn; the medians are compared
+    /// The shares of the GPUs of mixed-load, in percent [default: 50,80,95]
+    #[arg(long, value_delimiter = ',')]
+    pub loads: Option<Vec<u64>>,
+    /// How often each case is measured on each system, with the systems in turn; the medians are compared. The number of
+    /// seeds of mixed-load
     #[arg(long, default_value_t = 1)]
     pub rounds: usize,
     /// Also write one JSON object per line to this file
@@ -112,6 +118,9 @@ pub struct SchedulingRow {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.case.as_deref() == Some(mixed_load::CASE) {
+        return mixed_load::run(args);
+    }
     let systems = if args.systems.is_empty() { SchedulingSystem::ALL.to_vec() } else { args.systems.clone() };
     let names = args.case.as_deref().map_or(CASES.to_vec(), |case| vec![case]);
     let cases: Vec<SchedulingCase> = names.into_iter().map(str::parse).collect::<Result<_, _>>()?;
