@@ -51,6 +51,8 @@ enum LongStep {
     Cron,
     /// Filters and scores compared with the plugins of kube-scheduler, 2,000 clusters in each seed
     Plugins,
+    /// Placements of mixed gangs against an exact solver and planted ones, 70,000 clusters in each seed
+    Solver,
     /// Each fault of a bind at every bind of a gang of 80, on virtual time
     LostBinds,
     /// All integration suites of Kubernetes on our components, each on all its servers
@@ -64,6 +66,7 @@ const ORACLE_CASES_FACTOR: &str = "4";
 const POWER_CUTS: &str = "24000";
 const MUTATED_INPUTS: &str = "5000";
 const FUZZ_SECONDS: u64 = 60;
+const SOLVER_CASES_FACTOR: &str = "100";
 
 impl LongStep {
     /// The name on the command line.
@@ -118,6 +121,10 @@ impl LongStep {
             LongStep::Builder => compare("builder", &[]),
             LongStep::Cron => compare("cron", &["--cases", "20000"]),
             LongStep::Plugins => compare("scheduler", &["--cases", "2000", "--end-to-end", "0"]),
+            LongStep::Solver => {
+                let environment = [("PROPTEST_RNG_SEED", seed), ("PHALANX_CASES_FACTOR", SOLVER_CASES_FACTOR)];
+                run_tests(&["phalanx-scheduler-core", "--release", "--lib", "tests::solver::"], &environment).map(Some)
+            }
             LongStep::LostBinds => {
                 let selection = ["phalanx-testkit", "--test", "it", "lost_binds::"];
                 run_tests(&selection, &[("PHALANX_EVERY_BIND", "1")]).map(|_| None)
