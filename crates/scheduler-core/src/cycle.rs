@@ -7,9 +7,9 @@ use crate::demand::Demand;
 use crate::demand::classes::Classes;
 use crate::explain::reasons::{self, Shortage};
 use crate::explain::refusal::Refusal;
+use crate::placement::domains::{Domains, Region};
 use crate::placement::place::{self, PlacementOrder, UnitPlacement};
 use crate::placement::search::{self, SearchBudget, SearchResult};
-use crate::placement::slots::{self, Region};
 
 /// The result of a decision about a unit.
 #[derive(Debug)]
@@ -99,9 +99,9 @@ fn find_placement(
     classes: &mut Classes,
     budget: &mut SearchBudget,
 ) -> Result<(UnitPlacement, Region), Option<PartialFit>> {
-    let mut ranking = slots::rank_regions(demand, cluster, classes); // every domain rejected or ranked from sums
+    let mut domains = Domains::of(demand, cluster, classes); // every domain rejected or ranked from sums
     let mut to_search = Vec::new();
-    while let Some(region) = ranking.next_feasible() {
+    while let Some(region) = domains.next_feasible() {
         match place_in_order(demand, region, cluster, classes) {
             Ok(placement) => return Ok((placement, region)),
             // Only with several classes: each fits alone, but they do not fit together in the simple orders.
@@ -141,15 +141,15 @@ fn find_placement(
 
 /// The refusal where the sums alone show that the unit does not fit.
 pub(crate) fn refuse(demand: &Demand, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
-    let ranking = slots::rank_regions(demand, cluster, classes);
+    let domains = Domains::of(demand, cluster, classes);
     if demand.class_counts.len() > 1
-        && let Some((region, _)) = ranking.nearest
+        && let Some((region, _)) = domains.nearest()
     {
         // The sums count each class as if it were alone. How many pods fit together is known only after placing them.
         let partial = PartialFit { region, order: PlacementOrder::SmallestFirst, fits_count: 0, proven: true };
         return explain_partial_fit(demand, &partial, cluster, classes);
     }
-    let shortage = Shortage::from_sums(demand, &ranking, cluster, classes);
+    let shortage = Shortage::from_sums(demand, &domains, cluster, classes);
     reasons::refusal(demand, &shortage, cluster, classes)
 }
 

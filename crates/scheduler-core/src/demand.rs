@@ -16,6 +16,7 @@ use crate::cluster::{Cluster, DomainId, NodeIndex, OccupiedDomains, TopologyId};
 use crate::decision::Unit;
 use crate::demand::classes::ClassId;
 use crate::demand::requests::Usage;
+use crate::placement::domains::Region;
 use crate::queue::EqualDemand;
 
 /// The demand of one unit at one moment.
@@ -68,6 +69,18 @@ impl DomainConstraint {
         members_without_domain.retain(|node| cluster.node(*node).present);
         DomainConstraint { topology, member_domains, members_without_domain }
     }
+
+    /// Whether placed members decide the domain.
+    pub(crate) fn is_pinned(&self) -> bool {
+        !self.member_domains.is_empty()
+    }
+
+    /// The domains that the unit may use: those of placed members, or else every domain with a node.
+    pub(crate) fn allowed_domains<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = DomainId> + 'a {
+        let topology = cluster.topology(self.topology);
+        let allows = |domain: &DomainId| !self.is_pinned() || self.member_domains.contains(domain);
+        topology.domains().filter(move |domain| !topology.nodes(*domain).is_empty() && allows(domain))
+    }
 }
 
 impl Demand {
@@ -105,6 +118,15 @@ impl Demand {
             _ => UnitPolicy::Gang { min_count: self.placed_count + self.pods_count() },
         };
         Demand { policy, ..self.clone() }
+    }
+
+    /// The same demand in one region of those that it may use.
+    pub(crate) fn limited_to(&self, region: Region) -> Demand {
+        let mut demand = self.clone();
+        if let (Some(constraint), Region::Domain(_, domain)) = (&mut demand.constraint, region) {
+            constraint.member_domains = vec![domain];
+        }
+        demand
     }
 
     /// Sorts by pod size, so that large pods are placed before small ones fill the gaps.

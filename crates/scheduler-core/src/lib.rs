@@ -37,7 +37,7 @@ pub use demand::classes::Class;
 pub use demand::pods::ExclusionReason;
 pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
 pub use explain::explanation::{QueueStatus, QueuedUnit, UnitExplanation};
-pub use explain::placement_report::{DomainChoice, NodeChoice, PlacementReport};
+pub use explain::placement_report::{DomainChoice, NextDomain, NodeChoice, PlacementReport};
 pub use explain::refusal::{
     DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause, RefusalReason,
 };

@@ -6,7 +6,7 @@
 //! What holds: pods are placed in an overlay, so a placement that is given up leaves no trace. No node gets more pods
 //! than it has slots, and all pods of a unit with a topology key are placed in one domain.
 
-pub(crate) mod slots; // how many pods fit, per topology domain
+pub(crate) mod domains; // which domains a unit may use, what they can take, and in which order they are tried
 pub(crate) mod place; // places a group's pods on nodes, tentatively
 pub(crate) mod packing; // packs pods of several classes by size
 pub(crate) mod search; // complete search for units of several classes

@@ -20,9 +20,10 @@ use std::collections::BTreeMap;
 pub(crate) use self::active::ActiveReservation;
 pub(crate) use self::budget::ReservationBudget;
 pub(crate) use self::reserved_nodes::{NodeReservation, Reservation, ReservedCapacity};
-use crate::cluster::{Cluster, DomainId, NodeIndex};
+use crate::cluster::{Cluster, NodeIndex};
 use crate::demand::Demand;
 use crate::demand::classes::Classes;
+use crate::placement::domains::Domains;
 
 /// What to reserve for a unit; nothing if it would not fit even if all pods left.
 pub(crate) fn plan_reservation(
@@ -32,12 +33,13 @@ pub(crate) fn plan_reservation(
 ) -> BTreeMap<NodeIndex, NodeReservation> {
     let slots_by_class: Vec<ClassSlots> =
         demand.class_counts.iter().map(|count| ClassSlots::of(count.class, cluster, classes)).collect();
+    let nodes = choose_nodes(demand, cluster, classes, &slots_by_class);
     let share = |(node, reserved): (NodeIndex, ReservedPods)| {
         let class =
             classes.get(demand.class_counts[reserved.class_count_index].class).expect("a pending pod's class exists");
         (node, NodeReservation::of(&class.usage, reserved.pods_count))
     };
-    choose_nodes(demand, cluster, &slots_by_class).into_iter().map(share).collect()
+    nodes.into_iter().map(share).collect()
 }
 
 /// A number of pods of one class on a node.
@@ -49,25 +51,18 @@ struct ReservedPods {
 fn choose_nodes(
     demand: &Demand,
     cluster: &Cluster,
+    classes: &mut Classes,
     slots_by_class: &[ClassSlots],
 ) -> BTreeMap<NodeIndex, ReservedPods> {
-    let Some(constraint) = &demand.constraint else {
-        return reserve_from(&cluster.indices().collect::<Vec<_>>(), demand, slots_by_class);
-    };
-    let topology = cluster.topology(constraint.topology);
-    let pinned = |domain: &DomainId| constraint.member_domains.is_empty() || constraint.member_domains.contains(domain);
-    let free_now = |nodes: &[NodeIndex]| -> u64 {
-        slots_by_class.iter().flat_map(|slots| nodes.iter().map(|node| u64::from(slots.now[node.at()]))).sum()
-    };
-    // The domain that needs the least: the most free slots now, then the smaller value.
-    let mut domains: Vec<DomainId> = topology.domains().filter(pinned).collect();
-    let value = |domain: DomainId| cluster.names.text(topology.value(domain));
-    domains.sort_by(|a, b| {
-        let free = |domain: &DomainId| Reverse(free_now(topology.nodes(*domain)));
-        (free(a), value(*a)).cmp(&(free(b), value(*b)))
-    });
-    let reserved = domains.into_iter().map(|domain| reserve_from(topology.nodes(domain), demand, slots_by_class));
-    reserved.into_iter().find(|nodes| !nodes.is_empty()).unwrap_or_default()
+    // The best of the domains in which the unit would fit: the one that lacks least.
+    for region in Domains::fitting_when_empty(demand, cluster, classes) {
+        let nodes = region.nodes(cluster).map_or_else(|| cluster.indices().collect(), <[NodeIndex]>::to_vec);
+        let reserved = reserve_from(&nodes, demand, slots_by_class);
+        if !reserved.is_empty() {
+            return reserved;
+        }
+    }
+    BTreeMap::new()
 }
 
 /// Slots of one class on every node, now and without any pods.

@@ -15,7 +15,7 @@ use crate::decision::{ChosenDomain, Unit};
 use crate::demand::classes::{ClassId, Classes};
 use crate::demand::{ClassCount, Demand, DomainConstraint, UnitPolicy};
 use crate::index::ClassIndex;
-use crate::placement::slots::{self, Region};
+use crate::placement::domains::{Domains, RankedDomain, Region};
 
 /// How many of the chosen nodes are listed with their points.
 const MAX_NODES: usize = 5;
@@ -58,7 +58,18 @@ pub struct DomainChoice {
     /// In how many of them all these pods fit.
     pub feasible_count: usize,
     /// The next best.
-    pub next_best: Option<(String, DomainFit)>,
+    pub next_best: Option<NextDomain>,
+}
+
+/// The best domain that was not chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextDomain {
+    /// Its label value.
+    pub value: String,
+    /// How well the pods fit there.
+    pub fit: DomainFit,
+    /// Whether it would be chosen now.
+    pub is_preferred: bool,
 }
 
 /// The criteria of domains: more pods of the group, then fewer slots left over.
@@ -133,9 +144,9 @@ impl PlacementReport {
 impl DomainChoice {
     fn text(&self, pods_count: usize) -> String {
         let DomainChoice { key, value, fit, domains_count, feasible_count, next_best } = self;
-        let next = next_best.as_ref().map(|(value, next)| {
-            let rank = if next.is_preferred_to(fit) { "would be chosen now" } else { "next best" };
-            format!("; {rank}: {value} ({})", next.text())
+        let next = next_best.as_ref().map(|next| {
+            let rank = if next.is_preferred { "would be chosen now" } else { "next best" };
+            format!("; {rank}: {} ({})", next.value, next.fit.text())
         });
         format!(
             "in {key}={value}: {feasible_count} of {domains_count} domains had capacity for all {pods_count}; chosen: {}{}",
@@ -146,11 +157,6 @@ impl DomainChoice {
 }
 
 impl DomainFit {
-    /// Whether it is preferred to the other: more of the pods fit, or as many with fewer slots left over.
-    fn is_preferred_to(self, other: &DomainFit) -> bool {
-        (self.fits_count, other.spare_count) > (other.fits_count, self.spare_count)
-    }
-
     fn text(self) -> String {
         format!("{} of the pods fit, {} slots left over", self.fits_count, self.spare_count)
     }
@@ -261,7 +267,7 @@ fn domain_choice(
     cluster: &Cluster,
     classes: &mut Classes,
 ) -> Option<DomainChoice> {
-    let Region::Domain(topology, chosen) = region else { return None };
+    let Region::Domain(topology, _) = region else { return None };
     let pods_count = classes_placed.iter().map(|placed| placed.nodes.len()).sum();
     let constraint = DomainConstraint::with_members(topology, OccupiedDomains::default(), cluster);
     let class_count = |placed: &PlacedClass| ClassCount { class: placed.class, count: placed.nodes.len() };
@@ -271,20 +277,23 @@ fn domain_choice(
         class_counts: classes_placed.iter().map(class_count).collect(),
         placed_count: 0,
         expected_later_count: coming_count,
-        constraint: None,
+        constraint: Some(constraint),
     };
-    let ranked = slots::rank_domains(&demand, &constraint, cluster, classes);
-    let fit = |ranked: &slots::RankedDomain| DomainFit { fits_count: ranked.fits_count, spare_count: ranked.spare.0 };
-    let own = ranked.iter().find(|ranked| ranked.domain == chosen)?;
-    let next_best = ranked.iter().filter(|ranked| ranked.domain != chosen && ranked.fits_count > 0).max();
-    let key = cluster.names.text(cluster.topology(topology).key()).to_string();
+    let domains = Domains::of(&demand, cluster, classes);
+    let fit = |ranked: &RankedDomain| DomainFit { fits_count: ranked.fits_count, spare_count: ranked.spare.0 };
+    let own = domains.all().find(|ranked| ranked.region == region)?;
+    let next_best = domains.all().filter(|ranked| ranked.region != region && ranked.fits_count > 0).max();
     Some(DomainChoice {
-        key,
-        value: own.value.0.to_string(),
+        key: cluster.names.text(cluster.topology(topology).key()).to_string(),
+        value: own.value().to_owned(),
         fit: fit(own),
-        domains_count: ranked.len(),
-        feasible_count: ranked.iter().filter(|ranked| ranked.fits_count >= pods_count as u64).count(),
-        next_best: next_best.map(|next| (next.value.0.to_string(), fit(next))),
+        domains_count: domains.all().len(),
+        feasible_count: domains.all().filter(|ranked| ranked.takes(pods_count)).count(),
+        next_best: next_best.map(|next| NextDomain {
+            value: next.value().to_owned(),
+            fit: fit(next),
+            is_preferred: next > own,
+        }),
     })
 }
 

@@ -11,8 +11,8 @@ use crate::demand::classes::{Class, ClassId, Classes};
 use crate::demand::{Demand, DomainConstraint, UnitPolicy};
 use crate::explain::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause, RefusalReason};
 use crate::index::{ClassIndex, RefusingFilter};
+use crate::placement::domains::{Domains, Region};
 use crate::placement::place::UnitPlacement;
-use crate::placement::slots::{Region, RegionRanking};
 use crate::plugins::Plugins;
 use crate::plugins::filters::{LoadAssumption, PluginId, Reason};
 
@@ -36,23 +36,14 @@ impl Shortage {
     }
 
     /// The shortage that the sums alone show. They are upper bounds, so what they reject is proven.
-    pub(crate) fn from_sums(
-        demand: &Demand,
-        ranking: &RegionRanking,
-        cluster: &Cluster,
-        classes: &mut Classes,
-    ) -> Shortage {
-        let nearest = ranking.nearest.map(|(region, _)| region);
+    pub(crate) fn from_sums(demand: &Demand, domains: &Domains, cluster: &Cluster, classes: &mut Classes) -> Shortage {
+        let nearest = domains.nearest().map(|(region, _)| region);
         let mut is_short = |class, pods_count: usize| {
             let (_, index) = classes.with_current_index(class, cluster);
-            let slots = match nearest {
-                Some(Region::Domain(topology, domain)) => index.slots_by_domain(topology, cluster)[domain.at()],
-                _ => index.slots_total(),
-            };
-            slots < pods_count as u64
+            nearest.unwrap_or(Region::Everywhere).slots(index, cluster) < pods_count as u64
         };
         let short = demand.class_counts.iter().find(|count| is_short(count.class, count.count));
-        let fits_count = ranking.nearest.map_or(0, |(_, fits)| fits as usize);
+        let fits_count = domains.nearest().map_or(0, |(_, fits)| fits as usize);
         let class = short.unwrap_or(&demand.class_counts[0]).class;
         Shortage { class, nearest, fits_count, proven: true }
     }
@@ -82,7 +73,7 @@ pub(crate) fn members_are_split(demand: &Demand, cluster: &Cluster) -> Option<Re
 
 /// The refusal of a unit.
 pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, classes: &mut Classes) -> Refusal {
-    let can_fit_later = fits_when_empty(demand, cluster, classes);
+    let can_fit_later = Domains::fits_when_empty(demand, cluster, classes);
     let topology = demand.constraint.as_ref().map(|constraint| constraint.topology);
     let (class, index) = classes.with_current_index(shortage.class, cluster);
     let plugins = Arc::clone(index.plugins());
@@ -91,8 +82,8 @@ pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, c
         Some(Region::Domain(topology, domain)) => Some((topology, domain)),
         _ => None,
     };
-    let member_domains: &[DomainId] = demand.constraint.as_ref().map_or(&[], |constraint| &constraint.member_domains);
-    let overall = reasons.overall(nearest.map(|(_, domain)| domain), member_domains);
+    let constraint = demand.constraint.as_ref();
+    let overall = reasons.overall(nearest.map(|(_, domain)| domain), constraint);
     let missing = demand.required_count().saturating_sub(shortage.fits_count);
     let cause = match &demand.constraint {
         Some(constraint) if shortage.nearest.is_none() => {
@@ -112,44 +103,14 @@ pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, c
             missing_count: missing,
             nodes_count: reasons.domains[domain.at()].nodes_count,
             reasons: reasons.domains[domain.at()].filled.to_histogram(&plugins, cluster),
-            pinned: !member_domains.is_empty(),
+            pinned: constraint.is_some_and(DomainConstraint::is_pinned),
         }),
         reasons: overall.to_histogram(&plugins, cluster),
-        domains: reasons.report(member_domains, &plugins, cluster),
+        domains: constraint.map(|constraint| reasons.report(constraint, &plugins, cluster)).unwrap_or_default(),
         proven: shortage.proven,
         can_fit_later,
         ..Refusal::new(demand.unit.clone(), demand.wanted_count(), demand.pods_count(), demand.placed_count)
     }
-}
-
-/// Whether the unit would fit if all pods left. An upper bound for several classes, so "no" is proven.
-fn fits_when_empty(demand: &Demand, cluster: &Cluster, classes: &mut Classes) -> bool {
-    let required = demand.required_count() as u64;
-    let domains_count = match &demand.constraint {
-        Some(constraint) => cluster.topology(constraint.topology).domains().len(),
-        None => 1,
-    };
-    let mut fits = vec![0; domains_count];
-    for class_count in &demand.class_counts {
-        let (class, index) = classes.with_current_index(class_count.class, cluster);
-        let mut slots = vec![0; domains_count];
-        for (at, node_slots) in index.slots_when_empty(class, cluster).iter().enumerate() {
-            if let Some(domain) = domain_at(demand.constraint.as_ref(), NodeIndex(at as u32), cluster) {
-                slots[domain] += u64::from(*node_slots);
-            }
-        }
-        for (fits, slots) in fits.iter_mut().zip(slots) {
-            *fits += slots.min(class_count.count as u64);
-        }
-    }
-    fits.into_iter().any(|fits| fits >= required)
-}
-
-fn domain_at(constraint: Option<&DomainConstraint>, node: NodeIndex, cluster: &Cluster) -> Option<usize> {
-    let Some(constraint) = constraint else { return Some(0) };
-    let domain = cluster.topology(constraint.topology).domain_of(node)?;
-    let allowed = constraint.member_domains.is_empty() || constraint.member_domains.contains(&domain);
-    allowed.then(|| domain.at())
 }
 
 /// Which filters refuse which nodes to a class, by domain; cached with the class's index while nothing changes.
@@ -213,12 +174,12 @@ impl ClassReasons {
 
     /// Reasons over all nodes after the unit has filled the nearest domain. If members are placed, only their domains
     /// are allowed.
-    fn overall(&self, nearest: Option<DomainId>, member_domains: &[DomainId]) -> ReasonTally {
+    fn overall(&self, nearest: Option<DomainId>, constraint: Option<&DomainConstraint>) -> ReasonTally {
         let mut overall = ReasonTally::default();
         for (at, domain) in self.domains.iter().enumerate() {
             if self.topology.is_none() || nearest.is_some_and(|nearest| nearest.at() == at) {
                 overall.add_all(&domain.filled);
-            } else if !member_domains.is_empty() {
+            } else if constraint.is_some_and(DomainConstraint::is_pinned) {
                 overall.add(ReasonSource::Topology, Reason::OTHER_DOMAIN, domain.nodes_count);
             } else {
                 overall.add_all(&domain.closed);
@@ -230,24 +191,27 @@ impl ClassReasons {
     }
 
     /// Every domain that the unit may use: those of placed members, or all.
-    fn report(&mut self, member_domains: &[DomainId], plugins: &Plugins, cluster: &Cluster) -> Arc<[DomainReport]> {
-        let Some(topology) = self.topology.map(|id| cluster.topology(id)) else { return Arc::from([]) };
+    fn report(&mut self, constraint: &DomainConstraint, plugins: &Plugins, cluster: &Cluster) -> Arc<[DomainReport]> {
+        let topology = cluster.topology(constraint.topology);
         let report_of = |domain: DomainId, reasons: &DomainReasons| DomainReport {
             value: cluster.names.text(topology.value(domain)).to_string(),
             nodes_count: reasons.nodes_count,
             slots_count: reasons.slots,
             reasons: reasons.filled.to_histogram(plugins, cluster),
         };
-        if !member_domains.is_empty() {
-            return member_domains.iter().map(|domain| report_of(*domain, &self.domains[domain.at()])).collect();
-        }
-        let report = self.report.get_or_insert_with(|| {
-            let domains = topology.domains().zip(&self.domains).filter(|(_, reasons)| reasons.nodes_count > 0);
-            let mut reports: Vec<_> = domains.map(|(domain, reasons)| report_of(domain, reasons)).collect();
+        let report = || {
+            let allowed = constraint.allowed_domains(cluster);
+            let mut reports: Vec<_> = allowed.map(|domain| report_of(domain, &self.domains[domain.at()])).collect();
             reports.sort_by(|a, b| a.value.cmp(&b.value));
             Arc::from(reports)
-        });
-        Arc::clone(report)
+        };
+        if constraint.is_pinned() {
+            return report();
+        }
+        if self.report.is_none() {
+            self.report = Some(report());
+        }
+        self.report.clone().unwrap_or_default()
     }
 }
 

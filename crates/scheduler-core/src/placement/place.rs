@@ -5,7 +5,7 @@ use crate::demand::Demand;
 use crate::demand::classes::{ClassId, Classes};
 use crate::index::ClassIndex;
 use crate::index::tournament::Tournament;
-use crate::placement::slots::Region;
+use crate::placement::domains::Region;
 
 /// Which pods are placed on which nodes, and which are not placed.
 #[derive(Debug, Default)]

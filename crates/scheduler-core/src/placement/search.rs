@@ -13,9 +13,9 @@ use rustc_hash::FxHashSet;
 use crate::cluster::{NodeIndex, PlacementOverlay, ResourceId};
 use crate::demand::classes::{Class, Classes};
 use crate::demand::{ClassCount, Demand};
+use crate::placement::domains::Region;
 use crate::placement::packing::{PackingClass, PackingNode, PackingProblem};
 use crate::placement::place::UnitPlacement;
-use crate::placement::slots::Region;
 use crate::plugins::Plugins;
 use crate::plugins::filters::{LoadAssumption, NO_LIMIT};
 

@@ -1,9 +1,11 @@
 //! Groups whose pods must share one topology domain.
 
+use std::time::Duration;
+
 use insta::assert_snapshot;
 
 use super::text_cluster::{TextCluster, decide_text};
-use crate::DecisionAction;
+use crate::{Config, DecisionAction};
 
 const RACKS: &str =
     "node a gpu=4 rack=r1; node b gpu=4 rack=r1; node c gpu=2 rack=r2; node d gpu=2 rack=r2; node e gpu=9;";
@@ -112,4 +114,23 @@ fn a_topology_key_that_no_node_has_is_named() {
     assert_snapshot!(world.decide(), @"g: wait (no node has the topology label rack)");
     world.apply("node a gpu=1 rack=r");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a");
+}
+
+// The reservation counted free slots of all pods alike. It chose the rack with many slots for workers and none for the
+// leader, while the refusal named the other one.
+#[test]
+fn capacity_is_reserved_in_the_domain_that_a_decision_ranks_first() {
+    let config = Config { reserve_after: Some(Duration::from_secs(10)), ..Config::default() };
+    let mut world = TextCluster::with(config, "node a gpu=4 rack=r1; node b gpu=4 rack=r1; node c gpu=4 rack=r1");
+    world.apply("node d gpu=4 rack=r2; node e gpu=4 rack=r2; pods long 4 gpu=1 node=e");
+    world.apply("pod x node=a gpu=1; pod y node=b gpu=1; pod z node=c gpu=1");
+    world.apply("group g gang minCount=5 key=rack; pod leader gpu=4 group=g; pods worker 4 gpu=1 group=g");
+    let refusal = world.decide();
+    assert!(refusal.contains("nearest domain rack=r2"), "{refusal}");
+    world.now += Duration::from_secs(11);
+    assert_eq!(world.decide(), "");
+    assert!(world.core.has_reservation());
+    // Without the reservation it would get the empty node of the second rack.
+    world.apply("pod small gpu=1");
+    assert_snapshot!(world.decide(), @"small: bind small to a");
 }

@@ -255,7 +255,7 @@ fn domain_comparison(choice: &DomainChoice) -> DomainComparison {
         slots: slot_counts(choice.fit),
         domains: choice.domains_count,
         feasible: choice.feasible_count,
-        next_best: next_best.map(|(value, fit)| AlternativeDomain { value: value.clone(), slots: slot_counts(*fit) }),
+        next_best: next_best.map(|next| AlternativeDomain { value: next.value.clone(), slots: slot_counts(next.fit) }),
     }
 }
 

@@ -12,11 +12,11 @@ use rustc_hash::FxHashMap;
 
 use super::{RemedyRequest, SearchContext};
 use crate::cluster::removal_overlay::RemovalOverlay;
-use crate::cluster::{Cluster, DomainId, NodeIndex, ResourceId};
+use crate::cluster::{Cluster, NodeIndex, ResourceId};
 use crate::cycle::Trial;
 use crate::demand::classes::Class;
 use crate::demand::{ClassCount, Demand};
-use crate::placement::slots::Region;
+use crate::placement::domains::{Domains, Region};
 use crate::reservation::ClassSlots;
 
 /// How many domains are considered, those that lack least first.
@@ -44,45 +44,15 @@ pub(super) fn plan(request: &RemedyRequest<'_>, context: &mut SearchContext<'_>)
         (plan.blockers.len(), pods)
     };
     let mut best: Option<BlockerPlan> = None;
-    for region in regions(demand, &slots_by_class, context) {
+    let regions = Domains::fitting_when_empty(demand, context.cluster, context.classes);
+    context.truncated |= regions.len() > MAX_DOMAINS;
+    for region in regions.into_iter().take(MAX_DOMAINS) {
         let Some(plan) = plan_in_region(request, region, &slots_by_class, context) else { continue };
         if best.as_ref().is_none_or(|best| cost(&plan) < cost(best)) {
             best = Some(plan);
         }
     }
     best
-}
-
-/// Regions where the unit would fit if all pods left, those that lack least first.
-fn regions(demand: &Demand, slots_by_class: &[ClassSlots], context: &mut SearchContext<'_>) -> Vec<Region> {
-    let Some(constraint) = &demand.constraint else {
-        let when_empty = |(class_count, slots): (&ClassCount, &ClassSlots)| {
-            slots.when_empty.iter().map(|slots| u64::from(*slots)).sum::<u64>().min(class_count.count as u64)
-        };
-        let fits: u64 = demand.class_counts.iter().zip(slots_by_class).map(when_empty).sum();
-        let fits = fits >= demand.required_count() as u64;
-        return if fits { vec![Region::Everywhere] } else { Vec::new() };
-    };
-    let topology = context.cluster.topology(constraint.topology);
-    let fits = |domain: DomainId, slots_on: &dyn Fn(&ClassSlots, NodeIndex) -> u32| -> u64 {
-        let of_class = |(class_count, slots): (&ClassCount, &ClassSlots)| {
-            let sum: u64 = topology.nodes(domain).iter().map(|node| u64::from(slots_on(slots, *node))).sum();
-            sum.min(class_count.count as u64)
-        };
-        demand.class_counts.iter().zip(slots_by_class).map(of_class).sum()
-    };
-    let allowed = |domain: &DomainId| {
-        let pinned = &constraint.member_domains;
-        (pinned.is_empty() || pinned.contains(domain))
-            && fits(*domain, &|slots, node| slots.when_empty[node.at()]) >= demand.required_count() as u64
-    };
-    let mut domains: Vec<DomainId> = topology.domains().filter(allowed).collect();
-    domains.sort_by_cached_key(|domain| {
-        let value = Arc::clone(context.cluster.names.text(topology.value(*domain)));
-        (Reverse(fits(*domain, &|slots, node| slots.now[node.at()])), value)
-    });
-    context.truncated |= domains.len() > MAX_DOMAINS;
-    domains.into_iter().take(MAX_DOMAINS).map(|domain| Region::Domain(constraint.topology, domain)).collect()
 }
 
 fn plan_in_region(
@@ -148,10 +118,7 @@ fn fits_without(
     region: Region,
     context: &mut SearchContext<'_>,
 ) -> Option<bool> {
-    let mut demand = request.demand.clone();
-    if let (Some(constraint), Region::Domain(_, domain)) = (&mut demand.constraint, region) {
-        constraint.member_domains = vec![domain];
-    }
+    let demand = request.demand.limited_to(region);
     let removed = blockers.iter().flat_map(|at| &request.running[*at].placed);
     let mut overlay = RemovalOverlay::of(removed, context.cluster);
     let mut trial_context = SearchContext {

@@ -5,8 +5,8 @@ use crate::cluster::NodeIndex;
 use crate::demand::Demand;
 use crate::demand::classes::{Class, Requirement};
 use crate::explain::remedies::{Remedy, ResourceShortfall};
+use crate::placement::domains::{Domains, Region};
 use crate::placement::place::{self, PlacementOrder, UnitPlacement};
-use crate::placement::slots::{self, Region};
 use crate::reservation::ClassSlots;
 
 /// The label whose value is different on every node.
@@ -15,7 +15,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The number of nodes to add, like an existing one, to the domain in which most of the unit fits. The number is
 /// enough by arithmetic: what fits there now stays, and the rest is placed on the new nodes.
 pub(super) fn add_nodes(demand: &Demand, context: &mut SearchContext<'_>) -> Option<Remedy> {
-    let (region, _) = slots::rank_regions(demand, context.cluster, context.classes).nearest?;
+    let (region, _) = Domains::of(demand, context.cluster, context.classes).nearest()?;
     let key = region.chosen_domain(context.cluster).map(|domain| domain.key);
     if key.as_deref() == Some(HOSTNAME) {
         return add_one_node(demand, context);
