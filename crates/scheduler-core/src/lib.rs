@@ -44,9 +44,8 @@ pub use explain::refusal::{
 pub use explain::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
 pub use explain::survey::Survey;
 pub use explain::{explanation, placement_report, refusal, remedies, survey};
-pub use plugins::filters::{
-    BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginId, PluginKind, Reason,
-};
+pub use plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
+pub use plugins::id::PluginId;
 pub use plugins::profile::Profile;
 pub use plugins::scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Score, ScoreNormalization};
 pub use plugins::{declarations, profile};

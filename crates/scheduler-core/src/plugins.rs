@@ -9,6 +9,7 @@
 
 pub(crate) mod filters; // how many pods of a class fit on a node
 pub(crate) mod scores; // which of those nodes are preferred
+pub(crate) mod id; // the names of all plugins
 pub mod profile; // which filters and scores apply to a pod
 pub mod declarations; // checks what a filter declares against what it does
 
@@ -18,6 +19,7 @@ use crate::cluster::{Cluster, NodeIndex};
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
 use crate::plugins::filters::{Filter, LoadAssumption, NO_LIMIT, NodeResourcesFit, PluginKind};
+use crate::plugins::id::PluginId;
 use crate::plugins::profile::Profile;
 use crate::plugins::scores::Score;
 use crate::queue::cluster_events::ClusterEvents;
@@ -28,7 +30,11 @@ pub(crate) struct Plugins {
     pub(crate) scheduler_name: String,
     /// Static ones first, so that their result can be cached.
     filters: Vec<Arc<dyn Filter>>,
+    /// The id of each filter.
+    filter_ids: Vec<PluginId>,
     static_count: usize,
+    /// Whether all others count only requests, host ports and the number of pods.
+    counts_only_usage: bool,
     pub(crate) scores: Vec<(Arc<dyn Score>, i64)>,
     /// What all of them read.
     pub(crate) reads: ReadSet,
@@ -40,17 +46,24 @@ pub(crate) struct Plugins {
 impl Plugins {
     /// Interns the names in a profile.
     pub(crate) fn of(profile: &Profile, cluster: &mut Cluster) -> Plugins {
-        let mut filters: Vec<_> = profile.filters.iter().map(|plugin| plugin.prepare(&profile.args, cluster)).collect();
-        filters.sort_by_key(|filter| filter.kind() != PluginKind::Static);
+        let prepared = profile.filters.iter().map(|plugin| (plugin, plugin.prepare(&profile.args, cluster)));
+        let mut prepared: Vec<_> = prepared.collect();
+        prepared.sort_by_key(|(_, filter)| filter.kind() != PluginKind::Static);
+        let mut counted = prepared.iter().filter(|(_, filter)| filter.kind() != PluginKind::Static);
+        let counts_only_usage = counted.all(|(plugin, _)| plugin.counts_usage());
+        let filter_ids = prepared.iter().map(|(plugin, _)| plugin.id()).collect();
+        let filters: Vec<_> = prepared.into_iter().map(|(_, filter)| filter).collect();
         let scores = profile.scores.iter().map(|(plugin, weight)| (plugin.prepare(&profile.args, cluster), *weight));
         let scores: Vec<_> = scores.filter(|(_, weight)| *weight != 0).collect();
         let reads = filters.iter().map(|filter| filter.reads()).chain(scores.iter().map(|(score, _)| score.reads()));
-        let has_fit = profile.filters.iter().any(|plugin| plugin.is_built_in("NodeResourcesFit"));
+        let has_fit = profile.filters.iter().any(|plugin| plugin.is_resource_filter());
         Plugins {
             scheduler_name: profile.scheduler_name.clone(),
             reads: reads.fold(ReadSet::default(), |all, own| all.union(&own)),
             static_count: filters.iter().filter(|filter| filter.kind() == PluginKind::Static).count(),
+            counts_only_usage,
             filters,
+            filter_ids,
             scores,
             scheduling_gates: profile.scheduling_gates,
             fit: has_fit.then(|| NodeResourcesFit::of(&profile.args.fit)),
@@ -67,6 +80,11 @@ impl Plugins {
         &self.filters
     }
 
+    /// The id of the filter at this position.
+    pub(crate) fn filter_id(&self, at: usize) -> &PluginId {
+        &self.filter_ids[at]
+    }
+
     /// The static filters, each with its position in the list.
     pub(crate) fn static_filters(&self) -> impl Iterator<Item = (usize, &Arc<dyn Filter>)> {
         self.filters[..self.static_count].iter().enumerate()
@@ -79,7 +97,7 @@ impl Plugins {
 
     /// Whether the filters count only requests and host ports.
     pub(crate) fn counts_only_usage(&self) -> bool {
-        self.counted_filters().all(|(_, filter)| matches!(filter.name(), "NodeResourcesFit" | "NodePorts"))
+        self.counts_only_usage
     }
 
     /// Whether the filter at this position is static.

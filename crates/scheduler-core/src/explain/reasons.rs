@@ -14,7 +14,8 @@ use crate::index::{ClassIndex, RefusingFilter};
 use crate::placement::domains::{Domains, Region};
 use crate::placement::place::UnitPlacement;
 use crate::plugins::Plugins;
-use crate::plugins::filters::{LoadAssumption, PluginId, Reason};
+use crate::plugins::filters::{LoadAssumption, Reason};
+use crate::plugins::id::PluginId;
 
 /// What is missing, and where.
 #[derive(Debug)]
@@ -262,7 +263,7 @@ enum ReasonSource {
 impl ReasonSource {
     fn plugin(self, plugins: &Plugins) -> PluginId {
         match self {
-            ReasonSource::Filter(at) => PluginId::new(plugins.filters()[at].name().to_owned()),
+            ReasonSource::Filter(at) => plugins.filter_id(at).clone(),
             ReasonSource::Topology => PluginId::TOPOLOGY,
             ReasonSource::Reservation => PluginId::RESERVATION,
         }

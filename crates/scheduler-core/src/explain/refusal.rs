@@ -7,7 +7,7 @@ use types::views::ObjectKey;
 
 use crate::decision::Unit;
 use crate::explain::remedies::RemedyStatus;
-use crate::plugins::filters::PluginId;
+use crate::plugins::id::PluginId;
 
 /// How many nodes a message names.
 const MAX_NODES: usize = 3;

@@ -11,7 +11,6 @@ mod node_unschedulable;
 mod resources;
 mod taints;
 
-use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -38,29 +37,44 @@ pub struct BuiltInFilter {
     pub name: &'static str,
     /// Whether kube-scheduler's plugin needs its preFilter for its filter.
     pub needs_pre_filter: bool,
+    /// Whether its slots follow from requests, host ports and the number of pods alone.
+    pub(crate) counts_usage: bool,
     pub(crate) new: fn(&PluginArgs, &mut Cluster) -> Arc<dyn Filter>,
 }
 
 /// All built-in filters, in the order they are applied: static ones, then counted ones. Profiles, configuration and
 /// reports take names and order from here.
 pub static BUILT_IN_FILTERS: &[BuiltInFilter] = &[
-    BuiltInFilter { name: "NodeName", needs_pre_filter: false, new: |_, _| Arc::new(NodeName) },
-    BuiltInFilter { name: "NodeUnschedulable", needs_pre_filter: false, new: |_, _| Arc::new(NodeUnschedulable) },
-    BuiltInFilter { name: "TaintToleration", needs_pre_filter: false, new: |_, _| Arc::new(Taints) },
+    BuiltInFilter { name: "NodeName", needs_pre_filter: false, counts_usage: false, new: |_, _| Arc::new(NodeName) },
+    BuiltInFilter {
+        name: "NodeUnschedulable",
+        needs_pre_filter: false,
+        counts_usage: false,
+        new: |_, _| Arc::new(NodeUnschedulable),
+    },
+    BuiltInFilter {
+        name: "TaintToleration",
+        needs_pre_filter: false,
+        counts_usage: false,
+        new: |_, _| Arc::new(Taints),
+    },
     BuiltInFilter {
         name: "NodeAffinity",
         needs_pre_filter: true,
+        counts_usage: false,
         new: |args, cluster| Arc::new(NodeAffinity::of(&args.node_affinity, cluster)),
     },
     BuiltInFilter {
         name: "NodeDeclaredFeatures",
         needs_pre_filter: true,
+        counts_usage: false,
         new: |_, cluster| Arc::new(NodeDeclaredFeatures::of(cluster)),
     },
-    BuiltInFilter { name: "NodePorts", needs_pre_filter: true, new: |_, _| Arc::new(HostPorts) },
+    BuiltInFilter { name: "NodePorts", needs_pre_filter: true, counts_usage: true, new: |_, _| Arc::new(HostPorts) },
     BuiltInFilter {
         name: "NodeResourcesFit",
         needs_pre_filter: true,
+        counts_usage: true,
         new: |args, _| Arc::new(NodeResourcesFit::of(&args.fit)),
     },
 ];
@@ -135,28 +149,6 @@ pub enum LoadAssumption {
     Now,
     /// None: could the class ever fit here?
     Empty,
-}
-
-/// A plugin, by its name in configuration, metrics and explanations. It is kube-scheduler's, if it has the plugin.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PluginId(Cow<'static, str>);
-
-impl PluginId {
-    /// The choice of a topology domain.
-    pub const TOPOLOGY: PluginId = PluginId(Cow::Borrowed("TopologyPlacementGenerator"));
-    /// Reservations for starved units.
-    // Upstream: there are no reservations, and so no name for them.
-    pub const RESERVATION: PluginId = PluginId(Cow::Borrowed("Reservation"));
-
-    /// The plugin with this name.
-    pub fn new(name: impl Into<Cow<'static, str>>) -> PluginId {
-        PluginId(name.into())
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.0
-    }
 }
 
 /// Why a node is refused.

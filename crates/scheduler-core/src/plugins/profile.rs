@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::cluster::Cluster;
 use crate::plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, PluginKind};
+use crate::plugins::id::PluginId;
 use crate::plugins::scores::{BUILT_IN_SCORES, BuiltInScore, Score};
 
 /// The filters and scores for the pods of one `schedulerName`. The default is kube-scheduler's, as far as its plugins
@@ -166,9 +167,22 @@ impl FilterPlugin {
         }
     }
 
-    /// Whether it is the built-in filter of this name.
-    pub(crate) fn is_built_in(&self, name: &str) -> bool {
-        matches!(self, FilterPlugin::BuiltIn(filter) if filter.name == name)
+    /// Its id.
+    pub(crate) fn id(&self) -> PluginId {
+        match self {
+            FilterPlugin::BuiltIn(filter) => PluginId::new(filter.name),
+            FilterPlugin::Custom(filter) => PluginId::new(filter.name().to_owned()),
+        }
+    }
+
+    /// Whether it is the built-in filter for requests.
+    pub(crate) fn is_resource_filter(&self) -> bool {
+        matches!(self, FilterPlugin::BuiltIn(filter) if PluginId::new(filter.name) == PluginId::NODE_RESOURCES_FIT)
+    }
+
+    /// Whether its slots follow from requests, host ports and the number of pods alone.
+    pub(crate) fn counts_usage(&self) -> bool {
+        matches!(self, FilterPlugin::BuiltIn(filter) if filter.counts_usage)
     }
 
     /// The filter with interned names.

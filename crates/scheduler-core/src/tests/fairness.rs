@@ -9,7 +9,8 @@ use super::text_cluster::TextCluster;
 use crate::cluster::NodeRef;
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
-use crate::plugins::filters::{Filter, LoadAssumption, PluginId, PluginKind, Reason};
+use crate::plugins::filters::{Filter, LoadAssumption, PluginKind, Reason};
+use crate::plugins::id::PluginId;
 use crate::queue::cluster_events::ClusterEvents;
 use crate::{Config, Profile};
 

@@ -75,7 +75,7 @@ fn obstacle(refusal: &Refusal) -> String {
 /// Grows with the number of filters that a node passed that was refused for this reason.
 fn filter_stage(reason: &RefusalReason) -> usize {
     let last = 2 * BUILT_IN_FILTERS.len();
-    let position = BUILT_IN_FILTERS.iter().position(|filter| filter.name == reason.plugin.name());
+    let position = BUILT_IN_FILTERS.iter().position(|filter| PluginId::new(filter.name) == reason.plugin);
     match &reason.plugin {
         // Reservations begin and end, and matter only if nothing else is short.
         plugin if *plugin == PluginId::RESERVATION => last - 1,
@@ -241,10 +241,10 @@ mod tests {
         let reason = |plugin: PluginId, text: &str| RefusalReason { text: text.to_owned(), plugin, resource: None };
         let insufficient = |resource: &str| RefusalReason {
             resource: Some(resource.to_owned()),
-            ..reason(PluginId::new("NodeResourcesFit"), &format!("Insufficient {resource}"))
+            ..reason(PluginId::NODE_RESOURCES_FIT, &format!("Insufficient {resource}"))
         };
-        let selector = &reason(PluginId::new("NodeAffinity"), "node(s) didn't match Pod's node affinity/selector");
-        let taint = &reason(PluginId::new("TaintToleration"), "node(s) had untolerated taint(s)");
+        let selector = &reason(PluginId::NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector");
+        let taint = &reason(PluginId::TAINT_TOLERATION, "node(s) had untolerated taint(s)");
         let reserved = &reason(PluginId::RESERVATION, "node(s) were reserved for ns/g");
         let custom = &reason(PluginId::new("SmokeDetector"), "node(s) were on fire");
         let (cpu, gpu) = (&insufficient("cpu"), &insufficient("nvidia.com/gpu"));

@@ -57,18 +57,18 @@ fn profile(unit: &Unit, pods: &Cache<PodView>) -> String {
 fn plugins(refusal: &Refusal) -> Vec<PluginId> {
     let mut plugins: Vec<PluginId> = match &refusal.cause {
         RefusalCause::DoesNotFit => refusal.reasons.0.keys().map(|reason| reason.plugin.clone()).collect(),
-        RefusalCause::NoDomain { .. } | RefusalCause::MembersSplit { .. } => vec![PluginId::TOPOLOGY],
-        RefusalCause::Gated => vec![PluginId::new("SchedulingGates")],
-        RefusalCause::UnsupportedTerms { fields } => {
-            fields.iter().map(|field| PluginId::new(plugin_for(field))).collect()
+        RefusalCause::NoDomain { .. } | RefusalCause::MembersSplit { .. } => {
+            vec![PluginId::TOPOLOGY]
         }
+        RefusalCause::Gated => vec![PluginId::SCHEDULING_GATES],
+        RefusalCause::UnsupportedTerms { fields } => fields.iter().map(|field| plugin_for(field)).collect(),
         RefusalCause::Incomplete
         | RefusalCause::NoPodGroup
         | RefusalCause::NoParent { .. }
         | RefusalCause::ParentNotBasic { .. }
         | RefusalCause::ParentCycle { .. }
         | RefusalCause::OtherOwner { .. }
-        | RefusalCause::PriorityMismatch { .. } => vec![PluginId::new("GangScheduling")],
+        | RefusalCause::PriorityMismatch { .. } => vec![PluginId::GANG_SCHEDULING],
     };
     plugins.sort_unstable();
     plugins.dedup();
@@ -76,13 +76,13 @@ fn plugins(refusal: &Refusal) -> Vec<PluginId> {
 }
 
 /// The plugin of kube-scheduler that reads such a field of a pod.
-fn plugin_for(field: &str) -> &'static str {
+fn plugin_for(field: &str) -> PluginId {
     match field.split(['.', '[']).next() {
-        Some("affinity") => "InterPodAffinity",
-        Some("topologySpreadConstraints") => "PodTopologySpread",
-        Some("volumes") => "VolumeBinding",
-        Some("resourceClaims") => "DynamicResources",
-        _ => "other",
+        Some("affinity") => PluginId::INTER_POD_AFFINITY,
+        Some("topologySpreadConstraints") => PluginId::POD_TOPOLOGY_SPREAD,
+        Some("volumes") => PluginId::VOLUME_BINDING,
+        Some("resourceClaims") => PluginId::DYNAMIC_RESOURCES,
+        _ => PluginId::new("other"),
     }
 }
 
