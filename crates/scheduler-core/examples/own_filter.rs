@@ -1,8 +1,7 @@
 //! A custom filter: licences that nodes offer and pods use.
 //!
 //! The node label `example.com/licences` is the number of pods that may use the node's licence at once. A pod with the
-//! annotation `example.com/licence: "true"` uses one. (Here every pod on such a node counts, to keep the example
-//! short.)
+//! annotation `example.com/licence: "true"` uses one.
 //!
 //! Run it with `cargo run -p phalanx-scheduler-core --example own_filter`.
 
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use phalanx_scheduler_core::profile::FilterPlugin;
 use phalanx_scheduler_core::{
     Class, ClusterChange, ClusterEvents, Config, Core, DecisionAction, Filter, LoadAssumption, NO_LIMIT, NodeRef,
-    PluginKind, PodSpecFields, Profile, ReadSet, Reason, declarations,
+    PluginKind, PodCounter, PodSpecFields, Profile, ReadSet, Reason, declarations,
 };
 use serde_json::json;
 use types::Timestamp;
@@ -19,6 +18,12 @@ use types::views::{NodeView, PodView, View};
 
 const USES_LICENCE: &str = "example.com/licence";
 const LICENCES: &str = "example.com/licences";
+
+const LICENCES_IN_USE: &str = "licences in use";
+
+fn uses_licence(pod: &PodView) -> u32 {
+    u32::from(pod.metadata.annotations.get(USES_LICENCE).is_some_and(|uses| uses == "true"))
+}
 
 #[derive(Debug)]
 struct Licences;
@@ -38,6 +43,11 @@ impl Filter for Licences {
         ReadSet::fields(PodSpecFields::NONE).with_annotation(USES_LICENCE)
     }
 
+    // The core counts the pods with a licence on each node, tentatively placed ones included.
+    fn counters(&self) -> Vec<PodCounter> {
+        vec![PodCounter { name: LICENCES_IN_USE, count: uses_licence }]
+    }
+
     // Changes that can turn a "no" into a "yes": a new node, another label, a deleted pod.
     fn events_to_register(&self, class: &Class) -> ClusterEvents {
         match class.annotation(USES_LICENCE) {
@@ -51,7 +61,7 @@ impl Filter for Licences {
             return NO_LIMIT;
         }
         let licences: i64 = node.label(LICENCES).and_then(|count| count.parse().ok()).unwrap_or(0);
-        let used = if load == LoadAssumption::Now { node.pods_count() } else { 0 };
+        let used = if load == LoadAssumption::Now { node.counted(LICENCES_IN_USE) } else { 0 };
         u32::try_from(licences - used).unwrap_or(0)
     }
 
@@ -75,9 +85,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let node = Arc::new(NodeView::decode(node.to_string().as_bytes())?);
         core.observe(ClusterChange::Node { old: None, new: Some(node) });
     }
-    for name in ["first", "second", "third"] {
+    for (name, licence) in [("free", "false"), ("first", "true"), ("second", "true"), ("third", "true")] {
         let pod = json!({
-            "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": {USES_LICENCE: "true"}},
+            "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": {USES_LICENCE: licence}},
             "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "main", "image": "solver:1"}]},
         });
         let pod = Arc::new(PodView::decode(pod.to_string().as_bytes())?);

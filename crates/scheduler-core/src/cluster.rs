@@ -11,6 +11,7 @@ mod node; // static properties of a node: labels, taints, images, declared featu
 mod node_ref; // one node as filters and scores read it
 mod resources; // resource names and their columns
 mod overflow_sums; // exact sums of requests that exceed the columns
+mod pod_counters; // sums over the pods of a node that plugins declare
 mod images; // the number of nodes that have each image
 mod topology; // nodes by the value of a label
 mod dirty; // which nodes changed, in order
@@ -22,7 +23,7 @@ pub(crate) mod compact_timestamp; // timestamps in eight bytes
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use types::views::NodeView;
+use types::views::{NodeView, PodView};
 
 pub(crate) use dirty::{NodeChangeKind, TouchedNode};
 pub(crate) use images::full_name;
@@ -30,12 +31,15 @@ pub(crate) use node::{Effect, NodeInfo, Taint};
 pub use node_ref::{NodeRef, NodeRefs};
 pub(crate) use overflow_sums::{MAX_ALLOCATABLE, MAX_REQUEST};
 pub(crate) use overlay::PlacementOverlay;
+pub use pod_counters::PodCounter;
+pub(crate) use pod_counters::PodCounts;
 pub(crate) use resources::{ResourceColumn, ResourceId};
 pub(crate) use topology::{DomainId, OccupiedDomains, Topology, TopologyId};
 
 use self::dirty::DirtyLog;
 use self::images::ImageCounts;
 use self::overflow_sums::OverflowSums;
+use self::pod_counters::PodCounters;
 use self::resources::ResourceColumns;
 use crate::cluster::names::{NameId, NameTable};
 use crate::demand::requests::{HostPort, ScoredRequests, Usage};
@@ -69,6 +73,7 @@ pub(crate) struct Cluster {
     scored_overflow: OverflowSums,
     /// Host ports in use; a port is listed once per pod that uses it.
     ports: Vec<Vec<HostPort>>,
+    pod_counters: PodCounters,
     image_counts: ImageCounts,
     topologies: Vec<Topology>,
     present_count: usize,
@@ -148,6 +153,7 @@ impl Cluster {
             self.scored_memory.push(0);
             self.ports.push(Vec::new());
             self.resources.grow(self.nodes.len());
+            self.pod_counters.grow(self.nodes.len());
         }
         self.nodes[index.at()].name = name;
         self.by_name.insert(name, index);
@@ -157,6 +163,28 @@ impl Cluster {
     /// The index of the node named `name`, if the node or a pod on it was observed.
     pub(crate) fn find(&self, name: &str) -> Option<NodeIndex> {
         self.by_name.get(&self.names.get(name)?).copied()
+    }
+
+    /// Sums this counter over the pods of each node from now on. Called before pods are observed.
+    pub(crate) fn register_counter(&mut self, counter: PodCounter) {
+        self.pod_counters.register(counter);
+    }
+
+    /// What a pod counts in the registered counters.
+    pub(crate) fn counts_of(&self, pod: &PodView) -> PodCounts {
+        self.pod_counters.counts_of(pod)
+    }
+
+    /// The sum of a counter over the pods on a node; 0 for an unknown name.
+    pub(crate) fn counted(&self, counter: &str, index: NodeIndex) -> i64 {
+        self.pod_counters.find(counter).map_or(0, |counter| self.pod_counters.sum(counter, index))
+    }
+
+    /// What one pod with this usage adds to a counter.
+    pub(crate) fn counted_by(&self, counter: &str, usage: &Usage) -> i64 {
+        let counter = self.pod_counters.find(counter);
+        let own = usage.counts.iter().find(|(id, _)| Some(*id) == counter);
+        own.map_or(0, |(_, count)| i64::from(*count))
     }
 
     /// Counts a pod on a node.
@@ -401,6 +429,7 @@ impl Cluster {
         self.scored_overflow.add(&mut self.scored_cpu[at], (ResourceId::CPU, index), sign * cpu_milli);
         self.scored_overflow.add(&mut self.scored_memory[at], (ResourceId::MEMORY, index), sign * memory_bytes);
         self.pods_count[at] += sign;
+        self.pod_counters.add(&usage.counts, index, sign);
         for topology in &mut self.topologies {
             topology.count(index, sign);
         }
@@ -437,10 +466,13 @@ impl Cluster {
     /// Panics unless the columns are the sums of the usage of these pods.
     pub(crate) fn assert_sums<'a>(&self, pods: impl Iterator<Item = (NodeIndex, &'a Usage)>) {
         let mut counts: std::collections::BTreeMap<NodeIndex, i64> = Default::default();
+        let mut counters = PodCounters::default();
+        self.pod_counters.copy_registrations(&mut counters);
         let [mut scored, mut requested]: [std::collections::BTreeMap<overflow_sums::SumKey, i128>; 2] =
             Default::default();
         for (node, usage) in pods {
             *counts.entry(node).or_default() += 1;
+            counters.add(&usage.counts, node, 1);
             let ScoredRequests { cpu_milli, memory_bytes } = usage.scored;
             *scored.entry((ResourceId::CPU, node)).or_default() += i128::from(cpu_milli);
             *scored.entry((ResourceId::MEMORY, node)).or_default() += i128::from(memory_bytes);
@@ -448,6 +480,7 @@ impl Cluster {
                 *requested.entry((*resource, node)).or_default() += i128::from(*amount);
             }
         }
+        assert_eq!(self.pod_counters.sums(), counters.sums());
         let clamped =
             |sum: Option<&i128>| sum.map_or(0, |sum| (*sum).min(i128::from(overflow_sums::MAX_COLUMN_SUM)) as i64);
         for node in self.indices() {

@@ -290,6 +290,7 @@ impl Core {
             };
             placed.push((*class_index, id, *node));
         }
+        self.wake_beside_placed(placed.iter().map(|(_, _, node)| *node));
         if self.config.index_order {
             ranks::assign_by_rank(&mut placed, &self.pods, &self.cluster);
         }
@@ -326,7 +327,7 @@ impl Core {
             in_one_domain: demand.constraint.is_some(),
             is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
             proven: refusal.proven,
-            equal_demand: demand.if_comparable(),
+            equal_demand: demand.if_comparable().filter(|_| self.classes.are_monotone(&demand.class_counts)),
             // A single pod is overtaken only by smaller pods. Groups are the ones that small pods starve.
             may_reserve: lacks_capacity && matches!(unit, UnitId::Group(_)),
             now,

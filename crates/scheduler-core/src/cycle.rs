@@ -136,7 +136,9 @@ fn find_placement(
         }
         to_search = gave_up;
     }
-    Err(nearest.map(|nearest| PartialFit { proven: to_search.is_empty(), ..nearest }))
+    // The search assumes that more pods never help, and the simple orders prove nothing.
+    let proven = to_search.is_empty() && classes.are_monotone(&demand.class_counts);
+    Err(nearest.map(|nearest| PartialFit { proven, ..nearest }))
 }
 
 /// The refusal where the sums alone show that the unit does not fit.
@@ -146,7 +148,8 @@ pub(crate) fn refuse(demand: &Demand, cluster: &mut Cluster, classes: &mut Class
         && let Some((region, _)) = domains.nearest()
     {
         // The sums count each class as if it were alone. How many pods fit together is known only after placing them.
-        let partial = PartialFit { region, order: PlacementOrder::SmallestFirst, fits_count: 0, proven: true };
+        let proven = classes.are_monotone(&demand.class_counts);
+        let partial = PartialFit { region, order: PlacementOrder::SmallestFirst, fits_count: 0, proven };
         return explain_partial_fit(demand, &partial, cluster, classes);
     }
     let shortage = Shortage::from_sums(demand, &domains, cluster, classes);

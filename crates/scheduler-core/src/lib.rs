@@ -28,7 +28,7 @@ mod explain; // why a unit waits, what would help, why pods are where they are
 mod tests;
 
 pub use self::core::Core;
-pub use cluster::{NodeRef, NodeRefs};
+pub use cluster::{NodeRef, NodeRefs, PodCounter};
 pub use decision::{
     BindOutcome, ChosenDomain, ClusterChange, Config, Decision, DecisionAction, NewRun, Placement, PodRef,
     PriorityMismatch, Release, ReleaseReason, Unit, UnsupportedTerms,

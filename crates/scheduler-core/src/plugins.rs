@@ -35,6 +35,7 @@ pub(crate) struct Plugins {
     static_count: usize,
     /// Whether all others count only requests, host ports and the number of pods.
     counts_only_usage: bool,
+    is_monotone: bool,
     pub(crate) scores: Vec<(Arc<dyn Score>, i64)>,
     /// What all of them read.
     pub(crate) reads: ReadSet,
@@ -53,6 +54,7 @@ impl Plugins {
         let counts_only_usage = counted.all(|(plugin, _)| plugin.counts_usage());
         let filter_ids = prepared.iter().map(|(plugin, _)| plugin.id()).collect();
         let filters: Vec<_> = prepared.into_iter().map(|(_, filter)| filter).collect();
+        filters.iter().flat_map(|filter| filter.counters()).for_each(|counter| cluster.register_counter(counter));
         let scores = profile.scores.iter().map(|(plugin, weight)| (plugin.prepare(&profile.args, cluster), *weight));
         let scores: Vec<_> = scores.filter(|(_, weight)| *weight != 0).collect();
         let reads = filters.iter().map(|filter| filter.reads()).chain(scores.iter().map(|(score, _)| score.reads()));
@@ -62,6 +64,7 @@ impl Plugins {
             reads: reads.fold(ReadSet::default(), |all, own| all.union(&own)),
             static_count: filters.iter().filter(|filter| filter.kind() == PluginKind::Static).count(),
             counts_only_usage,
+            is_monotone: filters.iter().all(|filter| filter.is_monotone()),
             filters,
             filter_ids,
             scores,
@@ -98,6 +101,11 @@ impl Plugins {
     /// Whether the filters count only requests and host ports.
     pub(crate) fn counts_only_usage(&self) -> bool {
         self.counts_only_usage
+    }
+
+    /// Whether more pods on a node never give it more slots.
+    pub(crate) fn is_monotone(&self) -> bool {
+        self.is_monotone
     }
 
     /// Whether the filter at this position is static.

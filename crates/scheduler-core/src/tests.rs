@@ -12,6 +12,7 @@ mod reservations; // reservations without success
 mod release; // half-bound gangs
 mod runs; // groups that are used again
 mod overcommit; // over-committed nodes
+mod pod_counters;
 mod profiles; // which plugins apply to which pods
 mod property_config; // how many cases a property tries
 mod properties; // what holds on every generated cluster

@@ -57,6 +57,16 @@ impl<'a> NodeRef<'a> {
         self.cluster.pods_count(self.index)
     }
 
+    /// The sum of a [`PodCounter`](crate::PodCounter) over its pods.
+    pub fn counted(self, counter: &str) -> i64 {
+        self.cluster.counted(counter, self.index)
+    }
+
+    /// What one pod of `class` adds to that sum.
+    pub fn counted_by(self, class: &Class, counter: &str) -> i64 {
+        self.cluster.counted_by(counter, &class.usage)
+    }
+
     pub(crate) fn info(self) -> &'a NodeInfo {
         self.cluster.node(self.index)
     }

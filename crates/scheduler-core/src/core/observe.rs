@@ -116,14 +116,15 @@ impl Core {
 
     fn update_bound(&mut self, id: PodId, view: &PodView) {
         let node = self.cluster.index_of(&view.spec.node_name);
-        let usage = Usage::of(&view.spec, &mut self.cluster);
+        let usage = Usage::of(view, &mut self.cluster);
         let pod = self.pods.get_mut(id);
         if *pod.usage != usage {
             // First observed bound, or resized in place.
             if let Some(node) = pod.stage.node() {
                 self.remedy_schedule.cluster_changed();
                 let before = std::mem::replace(&mut pod.usage, Arc::new(usage.clone()));
-                self.change_node(node, ClusterEvents::ASSIGNED_POD_DELETE, |cluster| {
+                let events = ClusterEvents::ASSIGNED_POD_DELETE | ClusterEvents::ASSIGNED_POD_ADD;
+                self.change_node(node, events, |cluster| {
                     cluster.add_pod(node, &usage);
                     cluster.remove_pod(node, &before);
                 });
@@ -154,7 +155,7 @@ impl Core {
         if before.node() != next.node() {
             self.remedy_schedule.cluster_changed();
             if let Some(node) = next.node() {
-                self.cluster.add_pod(node, &usage);
+                self.add_to_node(node, &usage);
             }
             if let Some(node) = before.node() {
                 self.overcommits.remove_pod(node, id);
@@ -236,6 +237,15 @@ impl Core {
         self.remedy_schedule.cluster_changed();
         if self.cluster.remove_node(name).moved {
             self.queue.wake_in_one_domain();
+        }
+    }
+
+    /// Counts a pod on a node, and wakes the units that this helps.
+    fn add_to_node(&mut self, node: NodeIndex, usage: &Usage) {
+        if self.classes.all_monotone() {
+            self.cluster.add_pod(node, usage);
+        } else {
+            self.change_node(node, ClusterEvents::ASSIGNED_POD_ADD, |cluster| cluster.add_pod(node, usage));
         }
     }
 

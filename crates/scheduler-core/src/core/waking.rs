@@ -4,6 +4,8 @@
 //! together: five GPUs fit a pod of three and one of two, four GPUs do not, and neither class has more slots with
 //! five. So such units are woken when a resource that they use has grown.
 
+use std::collections::BTreeSet;
+
 use smallvec::SmallVec;
 
 use super::Core;
@@ -60,6 +62,18 @@ impl Core {
         }
     }
 
+    /// Wakes the units that the pods which a decision placed on these nodes may help. How many slots there were before
+    /// is no longer known, so any slot counts.
+    pub(super) fn wake_beside_placed(&mut self, nodes: impl Iterator<Item = NodeIndex>) {
+        if self.classes.all_monotone() {
+            return;
+        }
+        let before = self.capacity_snapshot(None, ClusterEvents::ASSIGNED_POD_ADD);
+        for node in nodes.collect::<BTreeSet<_>>() {
+            self.wake(node, &before, ClusterEvents::ASSIGNED_POD_ADD);
+        }
+    }
+
     fn wake_mixed(&mut self, class: ClassId, node: NodeIndex, before: &CapacitySnapshot, events: ClusterEvents) {
         let Some(usage_class) = self.classes.get(class) else { return };
         let uses = |resource: ResourceId| usage_class.usage.requested(resource) > 0;
@@ -91,6 +105,8 @@ fn queue_event(events: ClusterEvents) -> QueueEvent {
         QueueEvent::NodeAdd
     } else if events.intersects(ClusterEvents::ASSIGNED_POD_DELETE) {
         QueueEvent::AssignedPodDelete
+    } else if events.intersects(ClusterEvents::ASSIGNED_POD_ADD) {
+        QueueEvent::AssignedPodAdd
     } else {
         QueueEvent::NodeUpdate
     }

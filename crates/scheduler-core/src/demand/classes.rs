@@ -11,6 +11,7 @@ use types::views::{PodSpecView, PodView};
 
 use crate::cluster::names::{NameId, NameTable};
 use crate::cluster::{Cluster, Effect, NodeIndex, full_name};
+use crate::demand::ClassCount;
 use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::demand::requests::Usage;
 use crate::index::ClassIndex;
@@ -70,13 +71,20 @@ pub(crate) struct Requirement {
     pub(crate) values: Vec<NameId>,
 }
 
+/// How a requirement compares the value of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Operator {
+pub enum Operator {
+    /// It is one of the values.
     In,
+    /// It is none of the values, or there is no label.
     NotIn,
+    /// There is a label.
     Exists,
+    /// There is no label.
     DoesNotExist,
+    /// It is a larger integer.
     Gt(i64),
+    /// It is a smaller integer.
     Lt(i64),
     /// Matches nothing.
     Unknown,
@@ -91,9 +99,12 @@ pub(crate) struct Toleration {
     pub(crate) effect: Option<Effect>,
 }
 
+/// How a toleration compares the value of a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum TolerationOperator {
+pub enum TolerationOperator {
+    /// The values are equal.
     Equal,
+    /// Any value.
     Exists,
     /// Tolerates nothing. Upstream: `Lt` and `Gt` exist behind an alpha gate that is off.
     Unknown,
@@ -117,7 +128,7 @@ impl Class {
 
     /// The class of a pending pod.
     pub(crate) fn of(pod: &PodView, reads: &ReadSet, cluster: &mut Cluster) -> Class {
-        let usage = Arc::new(Usage::of(&pod.spec, cluster));
+        let usage = Arc::new(Usage::of(pod, cluster));
         let names = &mut cluster.names;
         let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
         let terms = affinity.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
@@ -163,7 +174,7 @@ impl Class {
         let has = |field| reads.fields.contains(field);
         Class {
             profile,
-            usage: if has(PodSpecFields::USAGE) { usage } else { Arc::default() },
+            usage: if has(PodSpecFields::USAGE) { usage } else { Arc::new(usage.only_counts()) },
             tolerations: if has(PodSpecFields::TOLERATIONS) { tolerations } else { Vec::new() },
             required: if has(PodSpecFields::REQUIRED_NODES) { required } else { RequiredNodes::default() },
             preferred: if has(PodSpecFields::PREFERRED_NODES) { preferred } else { Vec::new() },
@@ -259,6 +270,8 @@ pub(crate) struct ClassId(NonZeroU64);
 #[derive(Debug)]
 pub(crate) struct Classes {
     profiles: Vec<Arc<Plugins>>,
+    /// Whether this holds for the plugins of every profile.
+    all_monotone: bool,
     ids: FxHashMap<Arc<Class>, ClassId>,
     entries: FxHashMap<ClassId, ClassEntry>,
     next_id: NonZeroU64,
@@ -284,8 +297,10 @@ struct ClassEntry {
 impl Classes {
     /// No classes yet. Their indexes use at most `max_bytes`, or there is only one.
     pub(crate) fn new(max_bytes: usize, profiles: &[Profile], cluster: &mut Cluster) -> Classes {
+        let profiles: Vec<_> = profiles.iter().map(|profile| Arc::new(Plugins::of(profile, cluster))).collect();
         Classes {
-            profiles: profiles.iter().map(|profile| Arc::new(Plugins::of(profile, cluster))).collect(),
+            all_monotone: profiles.iter().all(|profile| profile.is_monotone()),
+            profiles,
             ids: FxHashMap::default(),
             entries: FxHashMap::default(),
             next_id: NonZeroU64::MIN,
@@ -311,6 +326,21 @@ impl Classes {
     /// The filters and scores of a class.
     pub(crate) fn plugins(&self, class: &Class) -> &Arc<Plugins> {
         &self.profiles[class.profile]
+    }
+
+    /// Whether more pods on nodes never help pods of these classes. Only then are sums of slots upper bounds.
+    pub(crate) fn are_monotone(&self, class_counts: &[ClassCount]) -> bool {
+        self.all_monotone || class_counts.iter().all(|count| self.is_monotone(count.class))
+    }
+
+    /// The same for one class.
+    pub(crate) fn is_monotone(&self, id: ClassId) -> bool {
+        self.all_monotone || self.get(id).is_none_or(|class| self.plugins(class).is_monotone())
+    }
+
+    /// The same for every class there can be.
+    pub(crate) fn all_monotone(&self) -> bool {
+        self.all_monotone
     }
 
     /// The `schedulerName` of the pods of a class.

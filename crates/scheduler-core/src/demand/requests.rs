@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 use types::SmallMap;
 use types::quantity::Quantity;
-use types::views::{ContainerView, PodSpecView};
+use types::views::{ContainerView, PodSpecView, PodView};
 
 use crate::cluster::names::NameId;
-use crate::cluster::{Cluster, MAX_REQUEST, ResourceId};
+use crate::cluster::{Cluster, MAX_REQUEST, PodCounts, ResourceId};
 
 /// A pod's usage of its node. Equal pods share one. No amount is more than [`MAX_REQUEST`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,6 +21,8 @@ pub(crate) struct Usage {
     pub(crate) scored_before: ScoredRequests,
     /// Ports of the node that the pod occupies.
     pub(crate) ports: Vec<HostPort>,
+    /// What it counts in the counters of plugins.
+    pub(crate) counts: PodCounts,
 }
 
 /// CPU and memory as the resource scores count them.
@@ -54,7 +56,8 @@ const DEFAULT_REQUESTS: [(ResourceId, i64); 2] = [(ResourceId::CPU, 100), (Resou
 
 impl Usage {
     /// The usage of `pod`. New resource names get their id in `cluster`.
-    pub(crate) fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Usage {
+    pub(crate) fn of(view: &PodView, cluster: &mut Cluster) -> Usage {
+        let pod = &view.spec;
         let requested = PodRequests::of(pod, cluster);
         let mut requests_sum = requested.total(&[]);
         // Nearly all containers request both, and no default applies.
@@ -79,7 +82,13 @@ impl Usage {
         add(&mut requests_sum, &requested.overhead);
         requests_sum.retain(|(_, amount)| *amount > 0);
         requests_sum.iter_mut().for_each(|(_, amount)| *amount = (*amount).min(MAX_REQUEST));
-        Usage { scored: after, scored_before: before, requests: requests_sum, ports: host_ports(pod, cluster) }
+        let (ports, counts) = (host_ports(pod, cluster), cluster.counts_of(view));
+        Usage { scored: after, scored_before: before, requests: requests_sum, ports, counts }
+    }
+
+    /// Only what plugins count.
+    pub(crate) fn only_counts(&self) -> Usage {
+        Usage { counts: self.counts.clone(), ..Usage::default() }
     }
 
     /// The requested amount of `resource`.
@@ -228,7 +237,7 @@ mod tests {
 
     fn usage(spec: serde_json::Value) -> Usage {
         let pod = PodView::decode(json!({"metadata": {"name": "p"}, "spec": spec}).to_string().as_bytes()).unwrap();
-        Usage::of(&pod.spec, &mut Cluster::default())
+        Usage::of(&pod, &mut Cluster::default())
     }
 
     fn cpu(amount: &str) -> serde_json::Value {
@@ -268,7 +277,7 @@ mod tests {
         let mut cluster = Cluster::default();
         let mut one = |ip| {
             let pod = PodView::decode(json!({"spec": port(ip)}).to_string().as_bytes()).unwrap();
-            Usage::of(&pod.spec, &mut cluster).ports[0]
+            Usage::of(&pod, &mut cluster).ports[0]
         };
         let (all, a, b) = (one("0.0.0.0"), one("10.0.0.1"), one("10.0.0.2"));
         assert!(all.conflicts_with(a) && a.conflicts_with(all) && a.conflicts_with(a));

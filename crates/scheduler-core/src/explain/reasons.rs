@@ -36,7 +36,8 @@ impl Shortage {
         Shortage { class, nearest: Some(region), fits_count: placement.assignments.len(), proven }
     }
 
-    /// The shortage that the sums alone show. They are upper bounds, so what they reject is proven.
+    /// The shortage that the sums alone show. For pods that others cannot help they are upper bounds, so what they reject
+    /// is proven.
     pub(crate) fn from_sums(demand: &Demand, domains: &Domains, cluster: &Cluster, classes: &mut Classes) -> Shortage {
         let nearest = domains.nearest().map(|(region, _)| region);
         let mut is_short = |class, pods_count: usize| {
@@ -46,7 +47,8 @@ impl Shortage {
         let short = demand.class_counts.iter().find(|count| is_short(count.class, count.count));
         let fits_count = domains.nearest().map_or(0, |(_, fits)| fits as usize);
         let class = short.unwrap_or(&demand.class_counts[0]).class;
-        Shortage { class, nearest, fits_count, proven: true }
+        let proven = nearest.is_none() || classes.are_monotone(&demand.class_counts);
+        Shortage { class, nearest, fits_count, proven }
     }
 }
 

@@ -56,7 +56,7 @@ impl Survey {
             cluster.set_node(node);
         }
         for pod in running.iter().filter(|pod| !pod.is_finished()) {
-            let (index, usage) = (cluster.index_of(&pod.spec.node_name), Usage::of(&pod.spec, &mut cluster));
+            let (index, usage) = (cluster.index_of(&pod.spec.node_name), Usage::of(pod, &mut cluster));
             cluster.add_pod(index, &usage);
         }
         let mut class = classes.class_of(pod, &mut cluster);

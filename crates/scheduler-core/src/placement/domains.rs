@@ -79,7 +79,8 @@ pub(crate) struct RankedDomain {
 /// The regions that a unit may use, the best first.
 ///
 /// With one class the sums are exact. With several, each class is counted as if it were alone, which is an upper
-/// bound. Either way, a region that the sums reject is proven to be too small.
+/// bound. Either way, a region that the sums reject is proven to be too small. The sums reject no region for pods that
+/// other pods can help: the first pods of the unit may give slots to the rest.
 #[derive(Debug)]
 pub(crate) struct Domains {
     ranked: BinaryHeap<RankedDomain>,
@@ -96,7 +97,7 @@ impl Domains {
         };
         let ranked = BinaryHeap::from(ranked);
         let nearest = ranked.peek().map(|best| (best.region, best.fits_count));
-        Domains { ranked, required: demand.required_count() as u64, nearest }
+        Domains { ranked, required: required_by_sums(demand, classes), nearest }
     }
 
     /// The best region not yet returned, of those where enough pods fit by the sums. More pods rank first, so no
@@ -146,6 +147,11 @@ impl RankedDomain {
     pub(crate) fn takes(&self, pods_count: usize) -> bool {
         self.fits_count >= pods_count as u64
     }
+}
+
+/// How many pods must fit into a region by the sums.
+fn required_by_sums(demand: &Demand, classes: &Classes) -> u64 {
+    if classes.are_monotone(&demand.class_counts) { demand.required_count() as u64 } else { 0 }
 }
 
 fn rank_everywhere(demand: &Demand, cluster: &Cluster, classes: &mut Classes) -> RankedDomain {
@@ -226,7 +232,7 @@ impl FitsWhenEmpty {
             }
             fits.iter_mut().zip(slots).for_each(|(fits, slots): (&mut u64, u64)| *fits += slots.min(*count as u64));
         }
-        FitsWhenEmpty { fits, required: demand.required_count() as u64 }
+        FitsWhenEmpty { fits, required: required_by_sums(demand, classes) }
     }
 
     fn in_region(&self, region: Region) -> bool {

@@ -35,6 +35,27 @@ pub(crate) fn group(
     overlay: &mut PlacementOverlay<'_>,
     placement: &mut UnitPlacement,
 ) {
+    loop {
+        let before = placement.assignments.len();
+        place_classes(demand, order, region, classes, overlay, placement);
+        let is_complete = placement.unplaced_class.is_none() || placement.assignments.len() == before;
+        // Pods that were placed later can help those that did not fit before them.
+        if is_complete || classes.are_monotone(&demand.class_counts) {
+            return;
+        }
+    }
+}
+
+/// Places each class once.
+fn place_classes(
+    demand: &Demand,
+    order: PlacementOrder,
+    region: Region,
+    classes: &mut Classes,
+    overlay: &mut PlacementOverlay<'_>,
+    placement: &mut UnitPlacement,
+) {
+    placement.unplaced_class = None;
     let mut left: Vec<usize> = demand.class_counts.iter().map(|class_count| class_count.count).collect();
     placement.assignments.iter().for_each(|(at, _)| left[*at] -= 1);
     let in_order =

@@ -128,6 +128,7 @@ struct ClusterGenerator<'a> {
 
 impl ClusterGenerator<'_> {
     fn try_case(&mut self, filter: &dyn Filter, mut cluster: Cluster) -> Result<(), DeclarationViolation> {
+        filter.counters().into_iter().for_each(|counter| cluster.register_counter(counter));
         let mut view = self.node();
         cluster.set_node(&view);
         let node = cluster.index_of(&view.metadata.name);
@@ -143,7 +144,7 @@ impl ClusterGenerator<'_> {
             if filter.kind() == PluginKind::Static && by_pods && before != after {
                 return Err(DeclarationViolation::NotStatic { filter: name(), before, after });
             }
-            if change == POD_ADDED && after > before {
+            if change == POD_ADDED && after > before && filter.is_monotone() {
                 return Err(DeclarationViolation::SlotsIncrease { filter: name(), before, after });
             }
             if after > before && !filter.events_to_register(&class).intersects(events) {
@@ -187,7 +188,7 @@ impl ClusterGenerator<'_> {
         }
         let [now, empty] =
             [LoadAssumption::Now, LoadAssumption::Empty].map(|load| filter.slots(class, cluster.node_ref(node), load));
-        if empty < now {
+        if empty < now && filter.is_monotone() {
             return Err(DeclarationViolation::LessWhenEmpty { filter: name(), now, empty });
         }
         Ok(())
@@ -240,10 +241,10 @@ impl ClusterGenerator<'_> {
                 (POD_REMOVED, ClusterEvents::ASSIGNED_POD_DELETE)
             }
             _ => {
-                let usage = Usage::of(&self.pod().spec, cluster);
+                let usage = Usage::of(&self.pod(), cluster);
                 cluster.add_pod(node, &usage);
                 running.push(usage);
-                (POD_ADDED, ClusterEvents::NONE)
+                (POD_ADDED, ClusterEvents::ASSIGNED_POD_ADD)
             }
         }
     }
@@ -407,6 +408,8 @@ mod tests {
         Counts,
         Empty,
         Events,
+        /// It counts wrongly, but says so.
+        Helped,
         NodeAdded,
         Images,
         Features,
@@ -435,6 +438,10 @@ mod tests {
             if matches!(self, FaultyFilter::NodeAdded) { events } else { events | ClusterEvents::NODE_ADD }
         }
 
+        fn is_monotone(&self) -> bool {
+            !matches!(self, FaultyFilter::Helped)
+        }
+
         fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32 {
             if class.annotation("device").is_none() {
                 return NO_LIMIT;
@@ -449,7 +456,7 @@ mod tests {
                 return 0;
             }
             let used = if load == LoadAssumption::Now { node.pods_count() } else { 0 };
-            let used = if matches!(self, FaultyFilter::Counts) { -used } else { used };
+            let used = if matches!(self, FaultyFilter::Counts | FaultyFilter::Helped) { -used } else { used };
             u32::try_from(node.allocatable("example.com/device") - used).unwrap_or(0)
         }
 
@@ -477,6 +484,7 @@ mod tests {
         assert!(matches!(violation(FaultyFilter::Empty), Err(DeclarationViolation::LessWhenEmpty { .. })));
         for (filter, missed) in [
             (FaultyFilter::Events, "left"),
+            (FaultyFilter::Helped, "was added to the node"),
             (FaultyFilter::NodeAdded, "was added under"),
             (FaultyFilter::Images, "images"),
             (FaultyFilter::Features, "features"),

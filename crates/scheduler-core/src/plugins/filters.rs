@@ -24,7 +24,7 @@ pub(crate) use resources::NodeResourcesFit;
 use taints::Taints;
 pub(crate) use taints::tolerates;
 
-use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceId};
+use crate::cluster::{Cluster, NodeRef, NodeRefs, PodCounter, ResourceId};
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
 use crate::plugins::profile::PluginArgs;
@@ -96,9 +96,21 @@ pub trait Filter: Debug + Send + Sync {
     /// Which cluster events can turn its "no" into a "yes" for pods of this class.
     fn events_to_register(&self, class: &Class) -> ClusterEvents;
 
+    /// What it wants summed over the pods of each node: [`NodeRef::counted`] reads the sums. The core keeps them, so
+    /// they include pods that are placed tentatively.
+    fn counters(&self) -> Vec<PodCounter> {
+        Vec::new()
+    }
+
+    /// Whether more pods on a node never give it more slots. Without that, as for affinity to other pods, no refusal is
+    /// proven, and the filter must register [`ClusterEvents::ASSIGNED_POD_ADD`].
+    fn is_monotone(&self) -> bool {
+        true
+    }
+
     /// How many more pods of `class` this filter allows on the node under `load`. [`NO_LIMIT`]: any number. A
-    /// [`PluginKind::Static`] filter returns 0 or [`NO_LIMIT`]. An empty node allows at least as many as the node
-    /// does now.
+    /// [`PluginKind::Static`] filter returns 0 or [`NO_LIMIT`]. A monotone one allows at least as many on an empty node
+    /// as on the node now.
     fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32;
 
     /// Lowers each of `slots` to what this filter allows on the node at the same position: [`slots`](Self::slots) for
@@ -134,7 +146,7 @@ pub const NO_LIMIT: u32 = u32::MAX;
 pub enum PluginKind {
     /// The node itself, whatever pods are on it: a yes or a no.
     Static,
-    /// The usage of the node: a number of slots. Never rises when a pod is added.
+    /// The pods on the node: a number of slots. Never rises when a pod is added, unless the filter is not monotone.
     Counted,
     /// Pods elsewhere: counters per term and domain (spread, inter-pod terms). No profile accepts one yet.
     Coupled,

@@ -21,8 +21,10 @@ impl ClusterEvents {
     pub const ASSIGNED_POD_DELETE: ClusterEvents = ClusterEvents(16);
     /// The declared features of a node changed.
     pub const NODE_DECLARED_FEATURES: ClusterEvents = ClusterEvents(32);
+    /// A pod came to a node. Only filters that are not monotone need it.
+    pub const ASSIGNED_POD_ADD: ClusterEvents = ClusterEvents(128);
     /// Every event that a filter may register.
-    pub const ANY: ClusterEvents = ClusterEvents(63);
+    pub const ANY: ClusterEvents = ClusterEvents(63 | ClusterEvents::ASSIGNED_POD_ADD.0);
     /// The images of a node changed. No filter may register this: only scores read images.
     pub(crate) const NODE_IMAGES: ClusterEvents = ClusterEvents(64);
 

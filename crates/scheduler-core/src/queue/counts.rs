@@ -48,6 +48,8 @@ pub enum QueueEvent {
     BackoffComplete,
     /// A pod left its node.
     AssignedPodDelete,
+    /// A pod came to a node.
+    AssignedPodAdd,
     /// A node was added.
     NodeAdd,
     /// A node changed.
@@ -66,6 +68,7 @@ impl QueueEvent {
             QueueEvent::ScheduleAttemptFailure => "ScheduleAttemptFailure",
             QueueEvent::BackoffComplete => "BackoffComplete",
             QueueEvent::AssignedPodDelete => "AssignedPodDelete",
+            QueueEvent::AssignedPodAdd => "AssignedPodAdd",
             QueueEvent::NodeAdd => "NodeAdd",
             QueueEvent::NodeUpdate => "NodeUpdate",
             QueueEvent::Recount => "Recount",

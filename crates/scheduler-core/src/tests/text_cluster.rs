@@ -3,7 +3,7 @@
 //! Statements: `node NAME …`, `group NAME gang|basic …`, `composite NAME gang|basic …`, `forget COMPOSITE`, `pods
 //! PREFIX COUNT …`, `pod NAME …`, `delete NAME`, `start NAME at=10`, `finish NAME at=20`, `fail NAME`, `drop NODE`. A
 //! pod with `node=` is bound, one with `group=` is a member, `created=10` is the second of its creation.
-//! `owner=Job:a` is the controller of a pod or group, `index=3` the completion index of a pod.
+//! `owner=Job:a` is the controller of a pod or group, `index=3` the completion index of a pod, `label=app:cache` a label.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,6 +203,9 @@ impl TextCluster {
         if let Some(index) = options.get("index") {
             metadata["labels"] = json!({"batch.kubernetes.io/job-completion-index": index});
         }
+        if let Some((key, value)) = options.get("label").and_then(|label| label.split_once(':')) {
+            metadata["labels"][key] = json!(value);
+        }
         if let Some(second) = options.get("created") {
             metadata["creationTimestamp"] = json!(format!("2026-01-01T00:00:{second}Z"));
         }
@@ -315,6 +318,9 @@ fn describe(pod: &PodView) -> Value {
             "containers": [{"name": "main", "resources": {"requests": requests}, "ports": ports}],
         },
     });
+    if let Some(app) = pod.metadata.labels.get("app") {
+        document["metadata"]["labels"]["app"] = json!(app);
+    }
     if let Some(created) = pod.metadata.creation_timestamp {
         document["metadata"]["creationTimestamp"] = json!(created.to_string());
     }
