@@ -27,7 +27,8 @@ use types::views::{NodeView, PodView};
 
 pub(crate) use dirty::{NodeChangeKind, TouchedNode};
 pub(crate) use images::full_name;
-pub(crate) use node::{Effect, NodeInfo, Taint};
+pub use node::Effect;
+pub(crate) use node::{NodeInfo, Taint};
 pub use node_ref::{NodeRef, NodeRefs};
 pub(crate) use overflow_sums::{MAX_ALLOCATABLE, MAX_REQUEST};
 pub(crate) use overlay::PlacementOverlay;

@@ -28,12 +28,12 @@ mod explain; // why a unit waits, what would help, why pods are where they are
 mod tests;
 
 pub use self::core::Core;
-pub use cluster::{NodeRef, NodeRefs, PodCounter};
+pub use cluster::{Effect as TaintEffect, NodeRef, NodeRefs, PodCounter};
 pub use decision::{
     BindOutcome, ChosenDomain, ClusterChange, Config, Decision, DecisionAction, NewRun, Placement, PodRef,
     PriorityMismatch, Release, ReleaseReason, Unit, UnsupportedTerms,
 };
-pub use demand::classes::Class;
+pub use demand::classes::{Class, Operator as RequirementOperator, TolerationOperator};
 pub use demand::pods::ExclusionReason;
 pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
 pub use explain::explanation::{QueueStatus, QueuedUnit, UnitExplanation};
@@ -44,6 +44,7 @@ pub use explain::refusal::{
 pub use explain::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
 pub use explain::survey::Survey;
 pub use explain::{explanation, placement_report, refusal, remedies, survey};
+pub use plugins::class_fields::{ClassFields, HostPortRef, RequirementRef, TaintRef, TermRef, TolerationRef};
 pub use plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 pub use plugins::id::PluginId;
 pub use plugins::profile::Profile;

@@ -9,6 +9,7 @@
 
 pub(crate) mod filters; // how many pods of a class fit on a node
 pub(crate) mod scores; // which of those nodes are preferred
+pub(crate) mod class_fields; // what plugins read, with names as text
 pub(crate) mod id; // the names of all plugins
 pub mod profile; // which filters and scores apply to a pod
 pub mod declarations; // checks what a filter declares against what it does

@@ -32,9 +32,12 @@ pub(crate) struct Taint {
 
 /// What a taint does to pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Effect {
+pub enum Effect {
+    /// They are not placed there.
     NoSchedule,
+    /// Other nodes are preferred.
     PreferNoSchedule,
+    /// They are not placed there, and leave.
     NoExecute,
 }
 
