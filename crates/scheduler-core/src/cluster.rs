@@ -17,6 +17,7 @@ mod topology; // nodes by the value of a label
 mod dirty; // which nodes changed, in order
 mod overlay; // tentative pods; dropping the overlay undoes them
 pub(crate) mod removal_overlay; // a cluster without some of its pods
+pub(crate) mod chunked_vec; // a vector whose copies share what does not change
 pub(crate) mod names; // strings interned as numbers
 pub(crate) mod compact_timestamp; // timestamps in eight bytes
 
@@ -37,6 +38,7 @@ pub(crate) use pod_counters::PodCounts;
 pub(crate) use resources::{ResourceColumn, ResourceId};
 pub(crate) use topology::{DomainId, OccupiedDomains, Topology, TopologyId};
 
+use self::chunked_vec::ChunkedVec;
 use self::dirty::DirtyLog;
 use self::images::ImageCounts;
 use self::overflow_sums::OverflowSums;
@@ -57,12 +59,12 @@ impl NodeIndex {
     }
 }
 
-/// All nodes and their usage.
-#[derive(Debug, Default)]
+/// All nodes and their usage. A copy has its own columns, and shares what is static about nodes until that changes.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) names: NameTable,
     resources: ResourceColumns,
-    nodes: Vec<NodeInfo>,
+    nodes: ChunkedVec<NodeInfo>,
     by_name: FxHashMap<NameId, NodeIndex>,
     /// Indices that no node and no pod uses. The last one is reused first.
     free: Vec<NodeIndex>,
@@ -73,7 +75,7 @@ pub(crate) struct Cluster {
     scored_memory: Vec<i64>,
     scored_overflow: OverflowSums,
     /// Host ports in use; a port is listed once per pod that uses it.
-    ports: Vec<Vec<HostPort>>,
+    ports: ChunkedVec<Vec<HostPort>>,
     pod_counters: PodCounters,
     image_counts: ImageCounts,
     topologies: Vec<Topology>,
@@ -110,7 +112,7 @@ impl Cluster {
         self.present_count += usize::from(!self.nodes[at].present);
         self.image_counts.remove(&self.nodes[at].images);
         self.image_counts.add(&next.images);
-        self.nodes[at] = next;
+        *self.nodes.get_mut(at) = next;
         for topology in &mut self.topologies {
             change.moved |= topology.set(index, &self.nodes[at], self.pods_count[at]);
         }
@@ -125,7 +127,7 @@ impl Cluster {
         };
         let at = index.at();
         self.image_counts.remove(&self.nodes[at].images);
-        self.nodes[at] = NodeInfo::absent(self.nodes[at].name);
+        *self.nodes.get_mut(at) = NodeInfo::absent(self.nodes[at].name);
         self.present_count -= 1;
         self.pods_allowed[at] = 0;
         self.resources.clear_allocatable(index);
@@ -147,16 +149,16 @@ impl Cluster {
         }
         let index = self.free.pop().unwrap_or(NodeIndex(self.nodes.len() as u32));
         if index.at() == self.nodes.len() {
-            self.nodes.push(NodeInfo::absent(name));
+            self.nodes.grow(index.at() + 1);
             self.pods_allowed.push(0);
             self.pods_count.push(0);
             self.scored_cpu.push(0);
             self.scored_memory.push(0);
-            self.ports.push(Vec::new());
+            self.ports.grow(index.at() + 1);
             self.resources.grow(self.nodes.len());
             self.pod_counters.grow(self.nodes.len());
         }
-        self.nodes[index.at()].name = name;
+        *self.nodes.get_mut(index.at()) = NodeInfo::absent(name);
         self.by_name.insert(name, index);
         index
     }
@@ -191,14 +193,16 @@ impl Cluster {
     /// Counts a pod on a node.
     pub(crate) fn add_pod(&mut self, index: NodeIndex, usage: &Usage) {
         self.count(index, usage, 1);
-        self.ports[index.at()].extend_from_slice(&usage.ports);
+        if !usage.ports.is_empty() {
+            self.ports.get_mut(index.at()).extend_from_slice(&usage.ports);
+        }
     }
 
     /// Stops counting a pod on a node.
     pub(crate) fn remove_pod(&mut self, index: NodeIndex, usage: &Usage) {
         self.count(index, usage, -1);
         for port in &usage.ports {
-            let used = &mut self.ports[index.at()];
+            let used = self.ports.get_mut(index.at());
             let at = used.iter().position(|used| used == port).expect("a counted pod's ports are in use");
             used.swap_remove(at);
         }

@@ -10,8 +10,8 @@ mod waking; // which units a change of a node wakes
 mod reservation; // nodes reserved for a starved group
 mod half_placed_gangs; // releases the pods of half-placed gangs
 mod overcommitted_nodes; // releases pods bound beyond their node's capacity
-mod remedies; // remedies for waiting groups
-mod explain; // responses to queries
+mod remedies; // for which groups remedies are searched
+mod explain; // what is copied for queries, and what their results change
 mod counters; // metrics
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +70,8 @@ pub struct Core {
     reservation_budget: ReservationBudget,
     remedy_schedule: RemedySchedule,
     report_cache: ReportCache,
+    /// The number of calls that may have changed something.
+    revision: u64,
     /// How many class counts decisions have read.
     #[cfg(test)]
     class_counts_read: u64,
@@ -107,6 +109,7 @@ impl Core {
             reservation_budget: ReservationBudget::default(),
             remedy_schedule: RemedySchedule::default(),
             report_cache: ReportCache::default(),
+            revision: 0,
             #[cfg(test)]
             class_counts_read: 0,
             config,
@@ -115,6 +118,7 @@ impl Core {
 
     /// The next decision, or `None` when there is none now. Its pods count as placed when this returns.
     pub fn next(&mut self, now: Timestamp) -> Option<Decision> {
+        self.revision += 1;
         self.queue.tick(now);
         self.update_reservation(now);
         // Releases free capacity, so they do not wait behind the decisions about others.
@@ -169,6 +173,7 @@ impl Core {
 
     /// Handles the result of one bind. Unknown pods, and pods that the watch has shown bound, do not change.
     pub fn settled(&mut self, outcome: BindOutcome, now: Timestamp) {
+        self.revision += 1;
         let BindOutcome::Failed { pod, uid } = outcome else {
             // The pod stays assumed until the watch shows it, so no change in between can use its capacity.
             return;
@@ -303,9 +308,8 @@ impl Core {
                 }
                 group.placed.insert(id, node);
             }
-            let pod = self.pods.get_mut(id);
-            pod.stage = Stage::Assumed(node);
-            let node = self.cluster.node_name(node).to_owned();
+            self.pods.set_stage(id, Stage::Assumed(node));
+            let (pod, node) = (self.pods.get(id), self.cluster.node_name(node).to_owned());
             placements.push(Placement { pod: pod.key(), uid: pod.uid().to_owned(), node });
         }
         if let UnitId::Group(group) = unit {
@@ -418,6 +422,7 @@ impl Core {
     /// Panics unless the columns are the sums of the pods, and every cached index equals a newly built one.
     pub(crate) fn assert_consistent(&mut self) {
         self.cluster.assert_sums(self.pods.all().filter_map(|pod| Some((pod.stage.node()?, &*pod.usage))));
+        self.pods.assert_indexed();
         self.queue.assert_counted(|group| {
             let group = self.groups.get(group);
             assert_eq!(group.pending_by_age.len(), group.pending.len());

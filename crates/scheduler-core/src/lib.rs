@@ -37,12 +37,14 @@ pub use demand::classes::{Class, Operator as RequirementOperator, TolerationOper
 pub use demand::pods::ExclusionReason;
 pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
 pub use explain::explanation::{QueueStatus, QueuedUnit, UnitExplanation};
+pub use explain::fork::Fork;
 pub use explain::placement_report::{DomainChoice, NextDomain, NodeChoice, PlacementReport};
 pub use explain::refusal::{
     DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause, RefusalReason,
 };
 pub use explain::remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
 pub use explain::survey::Survey;
+pub use explain::task::{ExplainTask, QueueTask, RecordedReport, RemedyResult, RemedyTask, ReportTask};
 pub use explain::{explanation, placement_report, refusal, remedies, survey};
 pub use plugins::class_fields::{ClassFields, HostPortRef, RequirementRef, TaintRef, TermRef, TolerationRef};
 pub use plugins::filters::{BUILT_IN_FILTERS, BuiltInFilter, Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
@@ -52,4 +54,5 @@ pub use plugins::scores::{AllNodes, BUILT_IN_SCORES, BuiltInScore, MAX_SCORE, Sc
 pub use plugins::{declarations, profile};
 pub use queue::cluster_events::ClusterEvents;
 pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
+pub use queue::listing::UnitWait;
 pub use release::overcommit::Overcommit;

@@ -62,6 +62,8 @@ enum UnitQueueState {
 /// What a unit that does not fit waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnschedulableEntry {
+    /// The number of this wait; no other wait of any unit has it.
+    number: u64,
     /// More slots for one of these classes can help.
     classes: Vec<ClassId>,
     in_one_domain: bool,
@@ -141,6 +143,8 @@ pub(crate) struct Queue {
     newly_recounted: BTreeSet<UnitId>,
     /// Refused units, and when each counts as starved.
     starving: BTreeSet<(Timestamp, UnitId)>,
+    /// How many waits there were so far.
+    waits_count: u64,
     pub(crate) counts: QueueCounters,
     timings: QueueTimings,
 }
@@ -184,6 +188,7 @@ impl Queue {
             recounts: BTreeSet::new(),
             newly_recounted: BTreeSet::new(),
             starving: BTreeSet::new(),
+            waits_count: 0,
             counts: QueueCounters::default(),
             timings,
         }
@@ -260,7 +265,10 @@ impl Queue {
     /// The unit does not fit. It is queued again when there are more slots for one of these classes.
     pub(crate) fn add_unschedulable(&mut self, unit: UnitId, wait: UnschedulableInfo) {
         let UnschedulableInfo { classes, in_one_domain, is_mixed, proven, equal_demand, may_reserve, now } = wait;
-        let mut waiting = UnschedulableEntry { classes, in_one_domain, is_mixed, proven, recount: None, equal: None };
+        self.waits_count += 1;
+        let number = self.waits_count;
+        let mut waiting =
+            UnschedulableEntry { number, classes, in_one_domain, is_mixed, proven, recount: None, equal: None };
         let order = self.entries[&unit].order;
         let woken = self.waiting.insert((unit, order), &mut waiting, equal_demand);
         self.set_state(unit, UnitQueueState::Unschedulable(Box::new(waiting)), QueueEvent::ScheduleAttemptFailure);

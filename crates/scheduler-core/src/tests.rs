@@ -22,6 +22,7 @@ mod singles; // filters, scores and single pods
 mod topology; // groups that share a domain
 mod ranks; // members with a completion index
 mod expected; // the expected number of pods of a group
+mod forks; // explanations beside decisions
 mod explanations; // remedies and placement reports
 mod extremes; // extreme numbers and names that users may write
 mod remedies; // remedies are correct on every generated cluster

@@ -19,7 +19,7 @@ pub(crate) enum NodeChangeKind {
 }
 
 /// The last changes; at least as many as there are nodes, because a reader that lags by more reads all nodes instead.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DirtyLog {
     /// Position of the first stored entry.
     base: u64,

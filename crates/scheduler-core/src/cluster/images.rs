@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::cluster::names::NameId;
 
 /// The number of nodes that have each image. Images on no node are not listed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ImageCounts {
     nodes_count: FxHashMap<NameId, u32>,
 }

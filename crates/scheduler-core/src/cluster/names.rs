@@ -6,7 +6,7 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
 /// Identifies a string. Equal ids mean equal strings. The order of ids has no meaning but is the same in every run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NameId(u32);
 
 impl NameId {
@@ -17,16 +17,16 @@ impl NameId {
 }
 
 /// The strings observed so far. They are never removed: a cluster has few distinct labels, and a node's name costs
-/// about fifty bytes.
-#[derive(Debug)]
+/// about fifty bytes. A copy shares them until one of both gets a new string.
+#[derive(Clone, Debug)]
 pub(crate) struct NameTable {
-    texts: IndexSet<Arc<str>, FxBuildHasher>,
+    texts: Arc<IndexSet<Arc<str>, FxBuildHasher>>,
 }
 
 impl Default for NameTable {
     fn default() -> NameTable {
         let well_known = ["", "node.kubernetes.io/unschedulable"];
-        NameTable { texts: well_known.into_iter().map(Arc::from).collect() }
+        NameTable { texts: Arc::new(well_known.into_iter().map(Arc::from).collect()) }
     }
 }
 
@@ -35,7 +35,7 @@ impl NameTable {
     pub(crate) fn intern(&mut self, text: &str) -> NameId {
         let at = match self.texts.get_index_of(text) {
             Some(at) => at,
-            None => self.texts.insert_full(Arc::from(text)).0,
+            None => Arc::make_mut(&mut self.texts).insert_full(Arc::from(text)).0,
         };
         NameId(u32::try_from(at).expect("fewer than four billion distinct strings"))
     }

@@ -7,7 +7,7 @@ use crate::cluster::names::{NameId, NameTable};
 use crate::queue::cluster_events::ClusterEvents;
 
 /// What static filters read about a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeInfo {
     pub(crate) name: NameId,
     /// False while only pods of the node were observed, or after it was deleted.
@@ -54,15 +54,7 @@ impl Effect {
 
 impl NodeInfo {
     pub(super) fn absent(name: NameId) -> NodeInfo {
-        NodeInfo {
-            name,
-            present: false,
-            unschedulable: false,
-            labels: Vec::new(),
-            taints: Vec::new(),
-            images: Box::default(),
-            declared_features: Box::default(),
-        }
+        NodeInfo { name, ..NodeInfo::default() }
     }
 
     pub(super) fn of(view: &NodeView, name: NameId, names: &mut NameTable) -> NodeInfo {

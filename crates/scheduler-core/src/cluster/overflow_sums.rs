@@ -22,7 +22,7 @@ pub(super) type SumKey = (ResourceId, NodeIndex);
 
 /// Exact sums that are in no column: those of at least [`MAX_COLUMN_SUM`], whose column entry is [`MAX_COLUMN_SUM`],
 /// and those of resources without a column.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OverflowSums(BTreeMap<SumKey, i128>);
 
 impl OverflowSums {

@@ -25,7 +25,7 @@ pub(crate) struct CounterId(u16);
 pub(crate) type PodCounts = SmallVec<[(CounterId, u32); 1]>;
 
 /// The registered counters and their sums.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PodCounters {
     counters: Vec<PodCounter>,
     /// By counter and node.

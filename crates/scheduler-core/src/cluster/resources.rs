@@ -34,7 +34,7 @@ impl ResourceId {
 }
 
 /// One resource over all nodes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceColumn {
     pub(crate) allocatable: Vec<i64>,
     pub(crate) requested: Vec<i64>,
@@ -52,7 +52,7 @@ impl ResourceColumn {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ResourceColumns {
     names: IndexSet<Arc<str>, FxBuildHasher>,
     /// By resource. None if no node has any of it: a user who creates a pod can choose any name, and a column uses

@@ -20,7 +20,7 @@ impl DomainId {
 }
 
 /// The domains of one key. A domain without nodes remains, empty.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Topology {
     key: NameId,
     /// Incremented whenever a node enters or leaves a domain.
@@ -50,7 +50,7 @@ impl OccupiedDomains {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Domain {
     value: NameId,
     /// Sorted.

@@ -34,11 +34,6 @@ impl Core {
         self.queue.has_ready()
     }
 
-    /// The unit fits as it is.
-    pub(super) fn found_to_fit(&mut self, unit: UnitId) {
-        self.missed_wakeups_count += u64::from(self.queue.force_activate(unit));
-    }
-
     /// How often the unit was tried until it was last placed, or so far; 0 if it is not tracked.
     pub fn tries_count(&self, unit: &Unit) -> u32 {
         let id = match unit {

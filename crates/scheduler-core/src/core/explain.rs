@@ -1,6 +1,7 @@
-//! Responses to queries about a unit or the queue, and the placement reports cached for them.
+//! Queries about a unit or the queue, and the placement reports recorded for them: what the core copies for a
+//! [`Fork`], and what it learns from its results.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,54 +9,36 @@ use types::Timestamp;
 use types::views::PodView;
 
 use super::Core;
-use crate::cluster::removal_overlay::PlacedUsages;
-use crate::cluster::{NodeIndex, TopologyId};
 use crate::decision::{DecisionAction, Unit};
-use crate::demand::classes::ClassId;
+use crate::demand::classes::{Class, ClassId};
+use crate::demand::groups::GroupName;
 use crate::demand::pods::{PodId, Stage};
-use crate::demand::requests::Usage;
 use crate::explain::explanation::{QueuedUnit, UnitExplanation};
-use crate::explain::placement_report::{self, PlacedClass, PlacementReport};
-use crate::explain::refusal::{Refusal, RefusalCause};
-use crate::explain::remedies::RemedyStatus;
-use crate::explain::report_cache::CachedReport;
+use crate::explain::fork::Fork;
+use crate::explain::refusal::Refusal;
+use crate::explain::remedies::RootOwner;
+use crate::explain::task::{
+    ExplainTask, PlacementSource, QueueTask, RecordedReport, ReportDemand, ReportTask, UnitSnapshot,
+};
 use crate::queue::UnitId;
+use crate::queue::listing::UnitWait;
 
-/// How often reports are computed: a pass over all nodes must not come with every pod.
-const REPORT_INTERVAL: Duration = Duration::from_millis(20);
+/// How often reports are computed: a copy of the cluster's columns must not come with every pod.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Core {
-    /// Computes the placement reports of at most `max_count` recently placed units and caches them for
-    /// [`Core::explain`]. However often it is called, it runs only every `REPORT_INTERVAL`. No decision depends on
-    /// it.
-    pub fn cache_placement_reports(&mut self, now: Timestamp, max_count: usize) {
-        let is_early = self.report_cache.last.is_some_and(|last| now < last + REPORT_INTERVAL);
-        if is_early || self.report_cache.pending.is_empty() {
-            return;
-        }
-        self.report_cache.last = Some(now);
-        for unit in std::mem::take(&mut self.report_cache.pending).into_iter().rev().take(max_count) {
-            let pods: Vec<PodId> = match unit {
-                UnitId::Pod(id) => vec![id],
-                UnitId::Group(group) => match self.groups.try_get(group) {
-                    Some(group) => group.placed.pods().collect(),
-                    None => continue,
-                },
-            };
-            // Pods whose bind is in flight still have their class.
-            let assumed = pods.into_iter().filter_map(|id| {
-                let pod = self.pods.try_get(id)?;
-                let Stage::Assumed(node) = pod.stage else { return None };
-                Some((id, pod.arrival, pod.class?, node, Arc::clone(&pod.usage)))
-            });
-            let assumed: Vec<_> = assumed.collect();
-            let Some((pod, arrival, ..)) = assumed.first().cloned() else { continue };
-            let name = self.name_of(unit);
-            let pods = assumed.into_iter().map(|(_, _, class, node, usage)| (class, node, usage));
-            if let Some(report) = self.placement_report(&name, pods, unit) {
-                let report = PlacementReport { recorded_at: Some(now), ..report };
-                self.report_cache.insert(name, CachedReport { pod, arrival, report });
-            }
+    /// A copy of what explanations read. The tasks of this moment can be executed on it, on any thread, while the core
+    /// decides.
+    pub fn fork(&self) -> Fork {
+        let reserved_for = self.active_reservation.as_ref();
+        Fork {
+            revision: self.revision,
+            cluster: self.cluster.clone(),
+            classes: self.classes.without_classes(),
+            pods: self.pods.table().clone(),
+            group_names: self.groups.names().clone(),
+            reserved_for: reserved_for.map(|active| (self.name_of(active.unit).key().clone(), active.until)),
+            max_search_steps: self.config.max_search_steps,
         }
     }
 
@@ -63,7 +46,34 @@ impl Core {
     /// the unit that have a node and whose placement is to be explained. A unit that waits for a change and is found
     /// to fit is decided next.
     pub fn explain(&mut self, subject: &Unit, placed: &[Arc<PodView>]) -> Option<UnitExplanation> {
-        let (unit, stage) = match subject {
+        let task = self.explain_task(subject, placed)?;
+        let (explanation, missed_wakeup) = self.fork().explain(task);
+        if let Some(missed) = missed_wakeup {
+            self.offer(missed);
+        }
+        Some(explanation)
+    }
+
+    /// Every unit that has something to decide, in queue order.
+    pub fn queue(&self) -> Vec<QueuedUnit> {
+        self.fork().queue(self.queue_task())
+    }
+
+    /// Computes the placement reports of at most `max_count` recently placed units and caches them for
+    /// [`Core::explain`]. However often it is called, it runs only every `REPORT_INTERVAL`. No decision depends on
+    /// it.
+    pub fn cache_placement_reports(&mut self, now: Timestamp, max_count: usize) {
+        let tasks = self.report_tasks(now, max_count);
+        if tasks.is_empty() {
+            return;
+        }
+        let mut fork = self.fork();
+        tasks.into_iter().filter_map(|task| fork.placement_report(task)).for_each(|report| self.cache_report(report));
+    }
+
+    /// The task that [`Core::explain`] executes, for a fork of this moment.
+    pub fn explain_task(&mut self, subject: &Unit, placed: &[Arc<PodView>]) -> Option<ExplainTask> {
+        let (id, stage) = match subject {
             Unit::Group(key) => (UnitId::Group(self.groups.find(key)?), None),
             Unit::Pod(key) => {
                 let id = self.pods.find(key)?;
@@ -74,114 +84,138 @@ impl Core {
             Stage::Excluded(reason) => Some(reason),
             _ => None,
         });
-        let name = self.name_of(unit);
-        let mut explanation =
-            UnitExplanation { unit: name, queued: None, refusal: None, fits_now: false, exclusion, placement: None };
-        if exclusion.is_none() {
-            explanation.queued = self.queue().into_iter().find(|queued| queued.unit == explanation.unit);
-            self.explain_wait(unit, &mut explanation);
-        } else {
-            explanation.unit = subject.clone();
+        let unit = self.snapshot(id);
+        let queued = self.queue.position(id).filter(|_| exclusion.is_none());
+        let queued = queued.map(|(listed, position)| listed.named(unit.name.clone(), position));
+        let placement = self.placement_source(subject, id, placed);
+        Some(ExplainTask { revision: self.revision, subject: subject.clone(), unit, queued, exclusion, placement })
+    }
+
+    /// The task that [`Core::queue`] executes, for a fork of this moment.
+    pub fn queue_task(&self) -> QueueTask {
+        QueueTask { revision: self.revision, units: self.queue.listing() }
+    }
+
+    /// The tasks that [`Core::cache_placement_reports`] executes, for a fork of this moment.
+    pub fn report_tasks(&mut self, now: Timestamp, max_count: usize) -> Vec<ReportTask> {
+        let is_early = self.report_cache.last.is_some_and(|last| now < last + REPORT_INTERVAL);
+        if is_early || self.report_cache.pending.is_empty() {
+            return Vec::new();
         }
-        explanation.placement = self.explain_placement(subject, unit, placed);
-        Some(explanation)
+        self.report_cache.last = Some(now);
+        let units = std::mem::take(&mut self.report_cache.pending).into_iter().rev().take(max_count);
+        units.filter_map(|unit| self.report_task(unit, now)).collect()
     }
 
-    /// Every unit that has something to decide, in queue order.
-    pub fn queue(&self) -> Vec<QueuedUnit> {
-        let listing = self.queue.listing();
-        let units_count = listing.len();
-        let queued = |(at, listed): (usize, crate::queue::listing::ListedUnit)| QueuedUnit {
-            unit: self.name_of(listed.unit),
-            state: listed.state,
-            position: at + 1,
-            units_count,
-            priority: listed.order.priority.0,
-            pods_count: listed.pods_count,
-            tries_count: listed.tries_count,
-            since: listed.order.created.time(),
-            next_try: listed.next_try,
-        };
-        listing.into_iter().enumerate().map(queued).collect()
+    /// Caches a placement report for later explanations.
+    pub fn cache_report(&mut self, report: RecordedReport) {
+        self.report_cache.insert(report.unit, report.cached);
     }
 
-    fn explain_wait(&mut self, unit: UnitId, explanation: &mut UnitExplanation) {
-        let Some(demand) = self.demand(unit) else {
-            explanation.refusal = self.incomplete_decision(unit).and_then(|decision| match decision.action {
-                DecisionAction::Wait(refusal) => Some(refusal),
-                _ => None,
-            });
-            return;
-        };
-        self.enforce_reservation_for(unit);
-        let Some(refusal) = self.dry_run(&demand) else {
-            explanation.fits_now = true;
-            self.found_to_fit(unit);
-            return;
-        };
-        let may_have_remedies = matches!(refusal.cause, RefusalCause::DoesNotFit | RefusalCause::NoDomain { .. });
-        let remedies = match may_have_remedies {
-            true => {
-                let running = self.running_units();
-                RemedyStatus::Found(self.remedies_for(unit, &demand, &refusal, &running))
+    /// A unit fits that waited for a change when the fork was made, so a wake-up was missed. If it still waits, it is
+    /// decided next, and counted. If it was woken since, a change has done that.
+    pub fn offer(&mut self, missed: UnitWait) {
+        if self.still_waits(missed) && self.queue.is_waiting(missed.unit) {
+            self.queue.force_activate(missed.unit);
+            self.missed_wakeups_count += 1;
+            self.revision += 1;
+        }
+    }
+
+    /// Whether the unit was neither woken nor decided since.
+    pub(super) fn still_waits(&self, wait: UnitWait) -> bool {
+        self.queue.wait_of(wait.unit) == Some(wait)
+    }
+
+    /// The unit as it is now.
+    pub(super) fn snapshot(&mut self, id: UnitId) -> UnitSnapshot {
+        let demand = self.demand(id);
+        let obstacle = if demand.is_none() { self.obstacle(id) } else { None };
+        let class_ids = demand.iter().flat_map(|demand| demand.class_counts.iter().map(|count| count.class));
+        let (members_on, root_owner) = match id {
+            UnitId::Group(group) => {
+                let GroupName { root_owner, .. } = self.groups.names().get(group);
+                (self.groups.get(group).placed.nodes().collect(), root_owner.clone())
             }
-            false => RemedyStatus::NotSearched,
+            UnitId::Pod(pod) => (Vec::new(), RootOwner { kind: "pod".to_owned(), key: self.pods.get(pod).key() }),
         };
-        explanation.refusal = Some(Refusal { remedies, ..refusal });
+        UnitSnapshot {
+            id,
+            name: self.name_of(id),
+            obstacle,
+            classes: self.shared_classes(class_ids),
+            respects_reservation: self.respects_reservation(id),
+            members_on,
+            root_owner,
+            unwoken: self.queue.wait_of(id).filter(|_| self.queue.is_waiting(id)),
+            demand,
+        }
     }
 
-    fn explain_placement(&mut self, subject: &Unit, unit: UnitId, placed: &[Arc<PodView>]) -> Option<PlacementReport> {
+    fn shared_classes(&self, ids: impl Iterator<Item = ClassId>) -> Vec<(ClassId, Arc<Class>)> {
+        let ids: BTreeSet<ClassId> = ids.collect();
+        ids.into_iter().filter_map(|id| Some((id, Arc::clone(self.classes.get(id)?)))).collect()
+    }
+
+    /// Why the unit cannot be decided.
+    fn obstacle(&mut self, unit: UnitId) -> Option<Refusal> {
+        self.incomplete_decision(unit).and_then(|decision| match decision.action {
+            DecisionAction::Wait(refusal) => Some(refusal),
+            _ => None,
+        })
+    }
+
+    fn placement_source(&self, subject: &Unit, unit: UnitId, placed: &[Arc<PodView>]) -> PlacementSource {
         if let Some(cached) = self.report_cache.reports.get(subject)
             && self
                 .pods
                 .try_get(cached.pod)
                 .is_some_and(|pod| pod.arrival == cached.arrival && pod.stage.node().is_some())
         {
-            return Some(cached.report.clone());
+            return PlacementSource::Recorded(Box::new(cached.report.clone()));
         }
-        let mut pods = Vec::new();
-        for view in placed {
-            let Some(id) = self.pods.find(&view.metadata.key()) else { continue };
-            let pod = self.pods.get(id);
-            let (Some(node), usage) = (pod.stage.node(), Arc::clone(&pod.usage)) else { continue };
-            if pod.uid() == view.metadata.uid && self.cluster.node(node).present {
-                let class = self.classes.class_of(view, &mut self.cluster);
-                pods.push((self.classes.acquire(class), node, usage));
-            }
-        }
-        let acquired: Vec<ClassId> = pods.iter().map(|(class, ..)| *class).collect();
-        let mut report = self.placement_report(subject, pods, unit);
-        acquired.into_iter().for_each(|class| self.classes.release(class));
-        if let (Unit::Pod(_), Some(report)) = (subject, &mut report) {
-            // One pod of a group follows the others; its domain was not chosen for it.
-            report.domain = None;
-        }
-        report
+        let known = placed.iter().filter_map(|view| {
+            let pod = self.pods.get(self.pods.find(&view.metadata.key())?);
+            let node = pod.stage.node().filter(|node| self.cluster.node(*node).present)?;
+            (pod.uid() == view.metadata.uid).then(|| (Arc::clone(view), node, Arc::clone(&pod.usage)))
+        });
+        PlacementSource::Pods { pods: known.collect(), demand: self.report_demand(unit) }
     }
 
-    fn placement_report(
-        &mut self,
-        unit: &Unit,
-        pods: impl IntoIterator<Item = (ClassId, NodeIndex, Arc<Usage>)>,
-        of: UnitId,
-    ) -> Option<PlacementReport> {
-        let mut by_class: BTreeMap<ClassId, Vec<NodeIndex>> = BTreeMap::new();
-        let mut usages: PlacedUsages = Vec::new();
-        for (class, node, usage) in pods {
-            by_class.entry(class).or_default().push(node);
-            usages.push((node, usage));
-        }
-        let classes: Vec<PlacedClass> =
-            by_class.into_iter().map(|(class, nodes)| PlacedClass { class, nodes }).collect();
-        self.cluster.enforce_reservation(false);
-        placement_report::build(unit, &classes, &usages, self.domain_demand(of), &mut self.cluster, &mut self.classes)
+    fn report_task(&self, unit: UnitId, now: Timestamp) -> Option<ReportTask> {
+        let pods: Vec<PodId> = match unit {
+            UnitId::Pod(id) => vec![id],
+            UnitId::Group(group) => self.groups.try_get(group)?.placed.pods().collect(),
+        };
+        // Pods whose bind is in flight still have their class.
+        let assumed = pods.into_iter().filter_map(|id| {
+            let pod = self.pods.try_get(id)?;
+            let Stage::Assumed(node) = pod.stage else { return None };
+            Some((id, pod.arrival, pod.class?, node, Arc::clone(&pod.usage)))
+        });
+        let assumed: Vec<_> = assumed.collect();
+        let (pod, arrival, ..) = assumed.first().cloned()?;
+        let classes = self.shared_classes(assumed.iter().map(|(_, _, class, ..)| *class));
+        Some(ReportTask {
+            revision: self.revision,
+            unit: self.name_of(unit),
+            pods: assumed.into_iter().map(|(_, _, class, node, usage)| (class, node, usage)).collect(),
+            classes,
+            demand: self.report_demand(unit),
+            pod,
+            arrival,
+            now,
+        })
     }
 
-    /// The topology key of the unit, and for how many more pods a domain of it should have capacity.
-    fn domain_demand(&self, unit: UnitId) -> (Option<TopologyId>, usize) {
-        let UnitId::Group(group) = unit else { return (None, 0) };
+    /// For what the domain of the unit's pods was chosen.
+    fn report_demand(&self, unit: UnitId) -> ReportDemand {
+        let UnitId::Group(group) = unit else { return ReportDemand { topology: None, coming_count: 0 } };
         let group = self.groups.get(group);
-        (group.spec.as_ref().and_then(|spec| spec.topology), group.coming_count())
+        ReportDemand {
+            topology: group.spec.as_ref().and_then(|spec| spec.topology),
+            coming_count: group.coming_count(),
+        }
     }
 
     pub(super) fn name_of(&self, unit: UnitId) -> Unit {

@@ -56,8 +56,8 @@ impl Core {
         } else {
             self.composites.children.remove(&id);
         }
-        group.spec = Some(spec);
-        group.note_quorum();
+        self.groups.set_spec(id, Some(spec));
+        self.groups.get_mut(id).note_quorum();
         if must_reevaluate {
             self.reevaluate_members(id);
         }
@@ -66,8 +66,9 @@ impl Core {
 
     pub(super) fn remove_group(&mut self, key: &ObjectKey) {
         let Some(id) = self.groups.find(key) else { return };
+        self.groups.set_spec(id, None);
         let group = self.groups.get_mut(id);
-        (group.spec, group.parent_obstacle) = (None, None);
+        group.parent_obstacle = None;
         group.had_quorum = false;
         self.composites.children.remove(&id);
         self.reevaluate_members(id);

@@ -18,6 +18,7 @@ use crate::queue::{QueueOrder, UnitId};
 impl Core {
     /// Applies one change. Changes of different events may arrive in any order: pods before their node or PodGroup.
     pub fn observe(&mut self, change: ClusterChange) {
+        self.revision += 1;
         match change {
             ClusterChange::Pod { new: Some(pod), .. } => self.update_pod(&pod),
             ClusterChange::Pod { old: Some(pod), new: None } => self.remove_pod(&pod),
@@ -146,11 +147,11 @@ impl Core {
 
     /// Moves a pod to another stage and updates everything that counts it.
     pub(super) fn restage(&mut self, id: PodId, next: Stage) {
-        let pod = self.pods.get_mut(id);
-        let before = std::mem::replace(&mut pod.stage, next);
+        let before = self.pods.set_stage(id, next);
         if before == next {
             return;
         }
+        let pod = self.pods.get(id);
         let (group, arrival, usage) = (pod.group, pod.arrival, Arc::clone(&pod.usage));
         if before.node() != next.node() {
             self.remedy_schedule.cluster_changed();

@@ -14,8 +14,6 @@ use types::clock::rfc3339;
 
 use super::Core;
 use crate::cluster::compact_timestamp::saturating_add;
-use crate::demand::Demand;
-use crate::explain::remedies::Remedy;
 use crate::queue::UnitId;
 use crate::queue::counts::QueueEvent;
 use crate::reservation::{self, ActiveReservation};
@@ -93,20 +91,14 @@ impl Core {
 
     /// Suspends the reservation for its unit and for those before it in queue order, and enforces it for the others.
     pub(super) fn enforce_reservation_for(&mut self, unit: UnitId) {
-        let is_behind =
-            |active: &ActiveReservation| unit != active.unit && self.queue.order_of(unit) > Some(active.order);
-        let enforced = self.active_reservation.as_ref().is_some_and(is_behind);
-        self.cluster.enforce_reservation(enforced);
+        self.cluster.enforce_reservation(self.respects_reservation(unit));
     }
 
-    /// The end of the reservation as a remedy, if only the reservation is in the way of the unit.
-    pub(super) fn blocking_reservation(&mut self, demand: &Demand) -> Option<Remedy> {
-        let active = self.active_reservation.as_ref().filter(|_| self.cluster.enforces_reservation())?;
-        let (group, until) = (self.name_of(active.unit).key().clone(), active.until);
-        self.cluster.enforce_reservation(false);
-        let fits = self.dry_run(demand).is_none();
-        self.cluster.enforce_reservation(true);
-        fits.then_some(Remedy::ReservationEnds { group, until })
+    /// Whether the unit is behind the one that capacity is reserved for.
+    pub(super) fn respects_reservation(&self, unit: UnitId) -> bool {
+        let is_behind =
+            |active: &ActiveReservation| unit != active.unit && self.queue.order_of(unit) > Some(active.order);
+        self.active_reservation.as_ref().is_some_and(is_behind)
     }
 
     /// The unit was placed: its reservation ends, if there is one.

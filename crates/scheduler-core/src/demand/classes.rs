@@ -310,6 +310,27 @@ impl Classes {
         }
     }
 
+    /// The same profiles without any class. New classes get ids that this value has not used yet.
+    pub(crate) fn without_classes(&self) -> Classes {
+        Classes {
+            profiles: self.profiles.clone(),
+            ids: FxHashMap::default(),
+            entries: FxHashMap::default(),
+            next_id: self.next_id,
+            uses: 0,
+            bytes: 0,
+            all_monotone: self.all_monotone,
+            max_bytes: self.max_bytes,
+        }
+    }
+
+    /// Adds a class of the value that this is a copy of, with its id there.
+    pub(crate) fn add_shared(&mut self, id: ClassId, class: Arc<Class>) {
+        if !self.entries.contains_key(&id) {
+            self.add(id, class);
+        }
+    }
+
     /// The plugins for this `schedulerName`; the first profile if several have it.
     pub(crate) fn profile(&self, scheduler_name: &str) -> Option<&Arc<Plugins>> {
         self.profiles.iter().find(|profile| profile.scheduler_name == scheduler_name)
@@ -367,20 +388,14 @@ impl Classes {
         }
         let id = ClassId(self.next_id);
         self.next_id = self.next_id.checked_add(1).expect("class ids do not overflow 64 bits");
-        let class = Arc::new(class);
-        self.ids.insert(Arc::clone(&class), id);
-        self.entries.insert(
-            id,
-            ClassEntry {
-                events: self.plugins(&class).events_to_register(&class),
-                class,
-                pods_count: 1,
-                index: None,
-                bytes: 0,
-                last_use: 0,
-            },
-        );
+        self.add(id, Arc::new(class));
         id
+    }
+
+    fn add(&mut self, id: ClassId, class: Arc<Class>) {
+        self.ids.insert(Arc::clone(&class), id);
+        let events = self.plugins(&class).events_to_register(&class);
+        self.entries.insert(id, ClassEntry { class, events, pods_count: 1, index: None, bytes: 0, last_use: 0 });
     }
 
     /// One pod less uses the class. The class is removed with its last pod, unless it has an index worth keeping:

@@ -14,14 +14,22 @@ pub(crate) use self::composites::{Composites, ParentObstacle};
 pub(crate) use self::members::{PendingMembers, PlacedMembers};
 pub(crate) use self::run::GroupRun;
 use crate::cluster::TopologyId;
+use crate::cluster::chunked_vec::ChunkedVec;
 use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::demand::pods::{ExclusionReason, PodId};
 use crate::explain::refusal::ExcludedCounts;
+use crate::explain::remedies::RootOwner;
 use crate::queue::QueueOrder;
 
 /// Identifies a group while the core tracks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GroupId(u32);
+
+impl GroupId {
+    pub(crate) fn at(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// One group.
 #[derive(Debug)]
@@ -243,9 +251,47 @@ impl TrackedGroup {
     }
 }
 
+/// What users call a group.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct GroupName {
+    pub(crate) key: ObjectKey,
+    /// The owner of the group, such as its Job, which users know better than the group.
+    pub(crate) root_owner: RootOwner,
+}
+
+impl GroupName {
+    fn of(group: &TrackedGroup) -> GroupName {
+        let owner = group.spec.as_ref().and_then(|spec| spec.owner.as_ref());
+        let (kind, name) = match owner {
+            Some(owner) => (owner.kind.to_lowercase(), &owner.name),
+            None => ("podgroup".to_owned(), &group.key.name),
+        };
+        let root_owner = RootOwner { kind, key: ObjectKey::new(group.key.namespace.as_str(), name.as_str()) };
+        GroupName { key: group.key.clone(), root_owner }
+    }
+}
+
+/// The names of all groups. A copy costs little: it shares all that does not change afterwards.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupNames(ChunkedVec<Option<Arc<GroupName>>>);
+
+impl GroupNames {
+    pub(crate) fn get(&self, id: GroupId) -> &GroupName {
+        self.0[id.at()].as_ref().expect("an id is used only while its group is tracked")
+    }
+
+    fn set(&mut self, id: GroupId, name: GroupName) {
+        self.0.grow(id.at() + 1);
+        if self.0[id.at()].as_deref() != Some(&name) {
+            *self.0.get_mut(id.at()) = Some(Arc::new(name));
+        }
+    }
+}
+
 /// All groups, by id and by name.
 #[derive(Debug, Default)]
 pub(crate) struct GroupTable {
+    names: GroupNames,
     entries: Vec<Option<TrackedGroup>>,
     free: Vec<GroupId>,
     by_key: FxHashMap<ObjectKey, GroupId>,
@@ -267,6 +313,18 @@ impl GroupTable {
 
     pub(crate) fn get_mut(&mut self, id: GroupId) -> &mut TrackedGroup {
         self.entries[id.0 as usize].as_mut().expect("an id is used only while its group is tracked")
+    }
+
+    /// The names of all groups.
+    pub(crate) fn names(&self) -> &GroupNames {
+        &self.names
+    }
+
+    /// Sets what the PodGroup requests; none if there is no such object any more.
+    pub(crate) fn set_spec(&mut self, id: GroupId, spec: Option<GroupSpec>) {
+        let group = self.entries[id.at()].as_mut().expect("an id is used only while its group is tracked");
+        group.spec = spec;
+        self.names.set(id, GroupName::of(group));
     }
 
     /// The group named `key`, added if it is new.
@@ -295,6 +353,7 @@ impl GroupTable {
             order: QueueOrder::default(),
         });
         self.by_key.insert(key.clone(), id);
+        self.names.set(id, GroupName::of(self.get(id)));
         id
     }
 

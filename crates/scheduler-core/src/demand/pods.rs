@@ -4,9 +4,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
 use types::views::{ObjectKey, PodPhase, PodView};
 
 use crate::cluster::NodeIndex;
+use crate::cluster::chunked_vec::ChunkedVec;
 use crate::cluster::compact_timestamp::CompactTimestamp;
 use crate::decision::{PodRef, UnsupportedTerms};
 use crate::demand::classes::ClassId;
@@ -19,7 +21,7 @@ use crate::plugins::Plugins;
 pub(crate) struct PodId(u32);
 
 /// One pod. There are many: eight bytes here are about a megabyte in a large cluster.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TrackedPod {
     /// As last observed. The caller's cache has it too, so this is only a reference.
     pub(crate) view: Arc<PodView>,
@@ -159,10 +161,66 @@ impl ObservedStage {
     }
 }
 
+/// Pods by id and by node. A copy costs little: it shares all that does not change afterwards.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodTable {
+    entries: ChunkedVec<Option<TrackedPod>>,
+    /// The pods that count on each node.
+    by_node: ChunkedVec<SmallVec<[PodId; 4]>>,
+    /// How many pods of each group count on a node.
+    on_nodes_by_group: Vec<u32>,
+}
+
+impl PodTable {
+    pub(crate) fn get(&self, id: PodId) -> &TrackedPod {
+        self.entries[id.0 as usize].as_ref().expect("an id is used only while its pod is tracked")
+    }
+
+    fn get_mut(&mut self, id: PodId) -> &mut TrackedPod {
+        self.entries.get_mut(id.0 as usize).as_mut().expect("an id is used only while its pod is tracked")
+    }
+
+    /// The pods that count on a node: those assumed there and those bound.
+    pub(crate) fn on_node(&self, node: NodeIndex) -> &[PodId] {
+        self.by_node.get(node.at()).map_or(&[], SmallVec::as_slice)
+    }
+
+    /// How many pods of a group count on a node.
+    pub(crate) fn on_nodes_count(&self, group: GroupId) -> usize {
+        self.on_nodes_by_group.get(group.at()).map_or(0, |count| *count as usize)
+    }
+
+    /// Moves a pod to another stage, and returns the stage before.
+    fn set_stage(&mut self, id: PodId, next: Stage) -> Stage {
+        let pod = self.get_mut(id);
+        let (before, group) = (std::mem::replace(&mut pod.stage, next), pod.group);
+        if before.node() == next.node() {
+            return before;
+        }
+        if let Some(node) = before.node() {
+            let here = self.by_node.get_mut(node.at());
+            here.swap_remove(here.iter().position(|other| *other == id).expect("a pod is listed on its node"));
+        }
+        if let Some(node) = next.node() {
+            self.by_node.grow(node.at() + 1);
+            self.by_node.get_mut(node.at()).push(id);
+        }
+        if let Some(group) = group {
+            if self.on_nodes_by_group.len() <= group.at() {
+                self.on_nodes_by_group.resize(group.at() + 1, 0);
+            }
+            let count = &mut self.on_nodes_by_group[group.at()];
+            *count += u32::from(next.node().is_some());
+            *count -= u32::from(before.node().is_some());
+        }
+        before
+    }
+}
+
 /// All pods, by id and by name.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    entries: Vec<Option<TrackedPod>>,
+    table: PodTable,
     free: Vec<PodId>,
     /// The first pod for each hash of a key. The keys themselves are only in the pods.
     by_hash: FxHashMap<u32, PodId>,
@@ -187,28 +245,36 @@ impl Pods {
     }
 
     pub(crate) fn get(&self, id: PodId) -> &TrackedPod {
-        self.entries[id.0 as usize].as_ref().expect("an id is used only while its pod is tracked")
+        self.table.get(id)
     }
 
+    /// A pod for any change but that of its stage.
     pub(crate) fn get_mut(&mut self, id: PodId) -> &mut TrackedPod {
-        self.entries[id.0 as usize].as_mut().expect("an id is used only while its pod is tracked")
+        self.table.get_mut(id)
     }
 
     /// Like `get`, for a pod that may be gone. Another pod may have its id by then.
     pub(crate) fn try_get(&self, id: PodId) -> Option<&TrackedPod> {
-        self.entries.get(id.0 as usize)?.as_ref()
+        self.table.entries.get(id.0 as usize)?.as_ref()
     }
 
-    /// Every pod with its id.
-    pub(crate) fn with_ids(&self) -> impl Iterator<Item = (PodId, &TrackedPod)> {
-        (0..).map(PodId).zip(&self.entries).filter_map(|(id, pod)| Some((id, pod.as_ref()?)))
+    /// Moves a pod to another stage, and returns the stage before.
+    pub(crate) fn set_stage(&mut self, id: PodId, next: Stage) -> Stage {
+        self.table.set_stage(id, next)
+    }
+
+    /// The pods by id and by node.
+    pub(crate) fn table(&self) -> &PodTable {
+        &self.table
     }
 
     /// Adds a pod without a stage yet.
     pub(crate) fn add(&mut self, pod: &Arc<PodView>, group: Option<GroupId>, usage: Arc<Usage>) -> PodId {
         self.arrivals_count += 1;
-        let id = self.free.pop().unwrap_or(PodId(self.entries.len() as u32));
-        let entry = TrackedPod {
+        let entries = &mut self.table.entries;
+        let id = self.free.pop().unwrap_or(PodId(entries.len() as u32));
+        entries.grow(id.0 as usize + 1);
+        *entries.get_mut(id.0 as usize) = Some(TrackedPod {
             view: Arc::clone(pod),
             next: self.by_hash.insert(hash(&pod.metadata.namespace, &pod.metadata.name), id),
             arrival: self.arrivals_count,
@@ -222,16 +288,13 @@ impl Pods {
             bound_at: CompactTimestamp::NEVER,
             is_deleting: false,
             release_profile: None,
-        };
-        if id.0 as usize == self.entries.len() {
-            self.entries.push(None);
-        }
-        self.entries[id.0 as usize] = Some(entry);
+        });
         id
     }
 
+    /// Removes a pod that counts on no node.
     pub(crate) fn remove(&mut self, id: PodId) {
-        let pod = self.entries[id.0 as usize].take().expect("a pod is removed once");
+        let pod = self.table.entries.get_mut(id.0 as usize).take().expect("a pod is removed once");
         let hash = hash(&pod.view.metadata.namespace, &pod.view.metadata.name);
         let first = self.by_hash[&hash];
         if first != id {
@@ -251,19 +314,39 @@ impl Pods {
     /// Every pod.
     #[cfg(test)]
     pub(crate) fn all(&self) -> impl Iterator<Item = &TrackedPod> {
-        self.entries.iter().flatten()
+        self.table.entries.iter().flatten()
     }
 
-    /// The pods observed bound to a node. Visits every pod.
+    /// The pods observed bound to a node.
     pub(crate) fn bound_to(&self, node: NodeIndex) -> impl Iterator<Item = PodId> + '_ {
-        let is_bound_here = move |pod: &&TrackedPod| pod.stage == Stage::Bound(node);
-        let ids = (0..).map(PodId).zip(&self.entries);
-        ids.filter(move |(_, pod)| pod.as_ref().is_some_and(|pod| is_bound_here(&pod))).map(|(id, _)| id)
+        self.table.on_node(node).iter().copied().filter(move |id| self.get(*id).stage == Stage::Bound(node))
     }
 
     /// The number of pods.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.table.entries.len() - self.free.len()
+    }
+
+    /// Panics unless the index by node and the counts by group are those of the pods.
+    #[cfg(test)]
+    pub(crate) fn assert_indexed(&self) {
+        let (mut by_node, mut by_group) = (std::collections::BTreeMap::new(), std::collections::BTreeMap::new());
+        for (at, pod) in self.table.entries.iter().enumerate() {
+            let Some((pod, node)) = pod.as_ref().and_then(|pod| Some((pod, pod.stage.node()?))) else { continue };
+            by_node.entry(node.at()).or_insert_with(Vec::new).push(PodId(at as u32));
+            if let Some(group) = pod.group {
+                *by_group.entry(group.at()).or_insert(0) += 1;
+            }
+        }
+        for (at, listed) in self.table.by_node.iter().enumerate() {
+            let mut listed = listed.to_vec();
+            listed.sort_unstable();
+            assert_eq!(listed, by_node.remove(&at).unwrap_or_default(), "pods on node {at}");
+        }
+        for (at, count) in self.table.on_nodes_by_group.iter().enumerate() {
+            assert_eq!(*count, by_group.remove(&at).unwrap_or(0), "pods of group {at} on nodes");
+        }
+        assert!(by_node.is_empty() && by_group.is_empty());
     }
 }
 

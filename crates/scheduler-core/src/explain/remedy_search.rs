@@ -11,11 +11,11 @@ mod nodes; // more nodes, or larger ones
 
 use std::sync::Arc;
 
-use crate::cluster::removal_overlay::PlacedUsages;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::cycle::{self, Trial};
 use crate::demand::Demand;
 use crate::demand::classes::Classes;
+use crate::demand::pods::PodTable;
 use crate::explain::refusal::{Refusal, RefusalCause};
 use crate::explain::remedies::{Remedy, RemedyReport, RootOwner};
 use crate::placement::search::SearchBudget;
@@ -28,13 +28,6 @@ const MAX_TRIALS: usize = 24;
 /// How many search steps one trial may take.
 const MAX_STEPS: usize = 1000;
 
-/// A unit with pods on nodes.
-#[derive(Debug)]
-pub(crate) struct RunningUnit {
-    pub(crate) unit: UnitId,
-    pub(crate) placed: PlacedUsages,
-}
-
 /// The unit that needs remedies.
 pub(crate) struct RemedyRequest<'a> {
     pub(crate) unit: UnitId,
@@ -44,8 +37,8 @@ pub(crate) struct RemedyRequest<'a> {
     pub(crate) root_owner: &'a RootOwner,
     /// Nodes of the placed members.
     pub(crate) members_on: &'a [NodeIndex],
-    /// The running units; the unit itself may be among them.
-    pub(crate) running: &'a [RunningUnit],
+    /// The pods on nodes, its own included.
+    pub(crate) pods: &'a PodTable,
 }
 
 /// The result of the search, before blockers are named.

@@ -39,13 +39,9 @@ impl Queue {
         self.make_ready(woken);
     }
 
-    /// The unit fits. Returns true if it waited for a change: a wake-up was missed, and the unit is decided next.
-    pub(crate) fn force_activate(&mut self, unit: UnitId) -> bool {
-        let is_waiting = self.is_waiting(unit);
-        if is_waiting {
-            self.move_to(unit, UnitQueueState::Ready, QueueEvent::FoundToFit);
-        }
-        is_waiting
+    /// A unit that waits for a change fits: a wake-up was missed, and it is decided next.
+    pub(crate) fn force_activate(&mut self, unit: UnitId) {
+        self.move_to(unit, UnitQueueState::Ready, QueueEvent::FoundToFit);
     }
 
     /// The unit was placed, or has nothing to decide. If it was woken for units with equal demand, the next of them is

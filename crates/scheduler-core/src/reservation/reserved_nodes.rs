@@ -10,7 +10,7 @@ use crate::demand::requests::{Amounts, HostPort, Usage};
 use crate::plugins::filters::NO_LIMIT;
 
 /// The reservation. There is at most one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reservation {
     by_node: BTreeMap<NodeIndex, NodeReservation>,
     /// For which unit and until when, as text.

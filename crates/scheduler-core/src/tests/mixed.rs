@@ -168,6 +168,33 @@ fn a_unit_that_an_explanation_or_remedy_search_finds_to_fit_is_decided_next_and_
 }
 
 #[test]
+fn a_missed_wake_up_counts_only_while_the_unit_still_waits() {
+    let unit = Unit::Group(ObjectKey::new("ns", "g"));
+    for (case, change, decided, missed) in [
+        ("other pods came", "pod small node=b", "g: bind", 1),
+        ("a change woke it", "node c gpu=9", "g: bind", 0),
+        ("it is gone", "delete x-0; delete x-1", "", 0),
+    ] {
+        let mut world = without_search(ONE_PLACEMENT);
+        assert!(!refused(&mut world).proven);
+        world.apply("pod z node=b memory=1Ti");
+        assert_eq!(world.decide(), "");
+        let task = world.core.explain_task(&unit, &[]).unwrap();
+        let (mut fork, remedies) = (world.core.fork(), world.core.remedy_tasks(world.now, 1).remove(0));
+        world.apply(change);
+        let (explanation, found) = fork.explain(task);
+        assert!(explanation.fits_now, "{case}");
+        world.core.offer(found.unwrap());
+        // Its report is accepted while it waits for the same reason, and then it is no second missed wake-up.
+        assert_eq!(world.core.accept_remedies(fork.find_remedies(remedies)), None, "{case}");
+        assert_eq!(world.core.take_missed_wakeups(), missed, "{case}");
+        assert!(world.decide().starts_with(decided), "{case}");
+        world.core.offer(found.unwrap());
+        assert_eq!((world.core.take_missed_wakeups(), world.core.has_ready()), (0, false), "{case}");
+    }
+}
+
+#[test]
 fn a_gang_of_two_sizes_is_not_woken_by_what_it_does_not_use() {
     let mut world = waiting_leader_and_worker("node a gpu=4 cpu=8; pod plain node=a cpu=8");
     world.apply("delete plain; node a gpu=4 cpu=16");

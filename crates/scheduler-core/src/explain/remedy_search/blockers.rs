@@ -11,12 +11,15 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{RemedyRequest, SearchContext};
-use crate::cluster::removal_overlay::RemovalOverlay;
+use crate::cluster::removal_overlay::{PlacedUsages, RemovalOverlay};
 use crate::cluster::{Cluster, NodeIndex, ResourceId};
 use crate::cycle::Trial;
 use crate::demand::classes::Class;
+use crate::demand::groups::GroupId;
+use crate::demand::pods::{PodId, PodTable};
 use crate::demand::{ClassCount, Demand};
 use crate::placement::domains::{Domains, Region};
+use crate::queue::UnitId;
 use crate::reservation::ClassSlots;
 
 /// How many domains are considered, those that lack least first.
@@ -29,8 +32,8 @@ const MAX_BLOCKERS: usize = 32;
 /// The units that must end.
 #[derive(Debug)]
 pub(crate) struct BlockerPlan {
-    /// Positions in the list of running units.
-    pub(crate) blockers: Vec<usize>,
+    /// Each with the number of its pods on nodes.
+    pub(crate) blockers: Vec<(UnitId, usize)>,
     pub(crate) region: Region,
 }
 
@@ -40,8 +43,8 @@ pub(super) fn plan(request: &RemedyRequest<'_>, context: &mut SearchContext<'_>)
     let slots_by_class: Vec<ClassSlots> =
         demand.class_counts.iter().map(|count| ClassSlots::of(count.class, context.cluster, context.classes)).collect();
     let cost = |plan: &BlockerPlan| {
-        let pods = plan.blockers.iter().map(|at| request.running[*at].placed.len()).sum::<usize>();
-        (plan.blockers.len(), pods)
+        let pods_count = plan.blockers.iter().map(|(_, pods_count)| *pods_count).sum::<usize>();
+        (plan.blockers.len(), pods_count)
     };
     let mut best: Option<BlockerPlan> = None;
     let regions = Domains::fitting_when_empty(demand, context.cluster, context.classes);
@@ -62,27 +65,32 @@ fn plan_in_region(
     context: &mut SearchContext<'_>,
 ) -> Option<BlockerPlan> {
     let demand = request.demand;
-    let mut candidates = candidates(request, region, context);
+    let units = running_units(request, region, context);
+    let mut candidates: Vec<usize> = (0..units.len()).collect();
     let class_of = |class_count: &ClassCount| context.classes.get(class_count.class).map(Arc::clone);
     let classes: Vec<Arc<Class>> = demand.class_counts.iter().map(class_of).collect::<Option<_>>()?;
     let mut forecast = CapacityForecast::of(demand, region, &classes, slots_by_class, context.cluster);
-    let mut blockers: Vec<usize> = Vec::new();
+    let mut blockers: Vec<&RunningUnit> = Vec::new();
     while blockers.len() < MAX_BLOCKERS {
         let missing = forecast.missing();
-        let gain = |one: &BlockerCandidate| forecast.gain(one, context.cluster).min(missing.max(1));
-        let gains = candidates.iter().enumerate().map(|(at, one)| (gain(one), Reverse(one.pods_count), Reverse(at)));
+        let gain = |one: &RunningUnit| forecast.gain(one, context.cluster).min(missing.max(1));
+        let ranked = candidates.iter().enumerate().map(|(at, unit)| (at, &units[*unit]));
+        let gains = ranked.map(|(at, one)| (gain(one), Reverse(one.pods_count), Reverse(at)));
         // Units without a gain are chosen only if the estimate was wrong.
         let (gain, _, Reverse(chosen)) = gains.max()?;
         if gain == 0 && missing > 0 {
             return None;
         }
-        let chosen = candidates.swap_remove(chosen);
-        forecast.remove_unit(&chosen, context.cluster);
-        blockers.push(chosen.at);
+        let chosen = &units[candidates.swap_remove(chosen)];
+        forecast.remove_unit(chosen, context.cluster);
+        blockers.push(chosen);
         if forecast.missing() == 0 && fits_without(&blockers, request, region, context)? {
             drop_unneeded(&mut blockers, request, region, context);
-            blockers.sort_unstable();
-            return Some(BlockerPlan { blockers, region });
+            blockers.sort_unstable_by_key(|unit| unit.first_pod);
+            return Some(BlockerPlan {
+                blockers: blockers.into_iter().map(|one| (one.unit, one.pods_count)).collect(),
+                region,
+            });
         }
     }
     context.truncated = true;
@@ -91,7 +99,7 @@ fn plan_in_region(
 
 /// Drops units that need not end, those with the most pods first.
 fn drop_unneeded(
-    blockers: &mut Vec<usize>,
+    blockers: &mut Vec<&RunningUnit>,
     request: &RemedyRequest<'_>,
     region: Region,
     context: &mut SearchContext<'_>,
@@ -100,9 +108,9 @@ fn drop_unneeded(
         return;
     }
     let mut by_size = blockers.clone();
-    by_size.sort_by_key(|at| (Reverse(request.running[*at].placed.len()), *at));
+    by_size.sort_by_key(|unit| (Reverse(unit.pods_count), unit.first_pod));
     for one in by_size {
-        let others: Vec<usize> = blockers.iter().copied().filter(|at| *at != one).collect();
+        let others: Vec<&RunningUnit> = blockers.iter().copied().filter(|other| other.unit != one.unit).collect();
         match fits_without(&others, request, region, context) {
             Some(true) => *blockers = others,
             Some(false) => {}
@@ -113,13 +121,13 @@ fn drop_unneeded(
 
 /// Whether the unit fits into the region once these units have ended; `None` when no trials are left.
 fn fits_without(
-    blockers: &[usize],
+    blockers: &[&RunningUnit],
     request: &RemedyRequest<'_>,
     region: Region,
     context: &mut SearchContext<'_>,
 ) -> Option<bool> {
     let demand = request.demand.limited_to(region);
-    let removed = blockers.iter().flat_map(|at| &request.running[*at].placed);
+    let removed = blockers.iter().flat_map(|unit| &unit.placed);
     let mut overlay = RemovalOverlay::of(removed, context.cluster);
     let mut trial_context = SearchContext {
         cluster: overlay.cluster(),
@@ -133,12 +141,33 @@ fn fits_without(
     trial.map(|trial| matches!(trial, Trial::Fits(_)))
 }
 
-/// A running unit with pods in the region.
-struct BlockerCandidate {
-    /// Its position in the list of running units.
-    at: usize,
+/// A unit with pods in the region.
+struct RunningUnit {
+    unit: UnitId,
+    /// The first of its pods in the region, by id.
+    first_pod: PodId,
+    /// How many of its pods are on nodes that exist, also outside of the region.
     pods_count: usize,
+    /// Its pods in the region.
+    placed: PlacedUsages,
     usage_by_node: BTreeMap<NodeIndex, NodeLoad>,
+}
+
+/// How many pods a unit has on nodes that exist.
+fn pods_on_nodes(unit: UnitId, pods: &PodTable, on_deleted: &FxHashMap<GroupId, usize>) -> usize {
+    match unit {
+        UnitId::Pod(_) => 1,
+        UnitId::Group(group) => pods.on_nodes_count(group) - on_deleted.get(&group).copied().unwrap_or(0),
+    }
+}
+
+/// How many pods of each group are on nodes that were deleted. There are few such nodes.
+fn on_deleted_nodes(pods: &PodTable, cluster: &Cluster) -> FxHashMap<GroupId, usize> {
+    let mut counts: FxHashMap<GroupId, usize> = FxHashMap::default();
+    let deleted = cluster.indices().filter(|node| !cluster.node(*node).present);
+    let groups = deleted.flat_map(|node| pods.on_node(node)).filter_map(|id| pods.get(*id).group);
+    groups.for_each(|group| *counts.entry(group).or_default() += 1);
+    counts
 }
 
 /// What a unit uses of one node.
@@ -148,25 +177,44 @@ struct NodeLoad {
     pods: i64,
 }
 
-fn candidates(request: &RemedyRequest<'_>, region: Region, context: &mut SearchContext<'_>) -> Vec<BlockerCandidate> {
-    let mut candidates = Vec::new();
-    for (at, unit) in request.running.iter().enumerate().filter(|(_, running)| running.unit != request.unit) {
-        let mut loads: BTreeMap<NodeIndex, NodeLoad> = BTreeMap::new();
-        for (node, usage) in unit.placed.iter().filter(|(node, _)| region.contains(*node, context.cluster)) {
-            let load = loads.entry(*node).or_default();
+/// The units with pods on nodes of the region, without the one that needs capacity. Only these nodes are read.
+fn running_units(request: &RemedyRequest<'_>, region: Region, context: &mut SearchContext<'_>) -> Vec<RunningUnit> {
+    let mut units: Vec<RunningUnit> = Vec::new();
+    let mut position_of: FxHashMap<UnitId, usize> = FxHashMap::default();
+    let (cluster, pods) = (&*context.cluster, request.pods);
+    let on_deleted = on_deleted_nodes(pods, cluster);
+    let nodes: Vec<NodeIndex> = match region.nodes(cluster) {
+        Some(nodes) => nodes.to_vec(),
+        None => cluster.indices().collect(),
+    };
+    for node in nodes.into_iter().filter(|node| cluster.node(*node).present) {
+        for id in pods.on_node(node) {
+            let pod = pods.get(*id);
+            let unit = pod.group.map_or(UnitId::Pod(*id), UnitId::Group);
+            if unit == request.unit {
+                continue;
+            }
+            let at = *position_of.entry(unit).or_insert(units.len());
+            if at == MAX_UNITS {
+                context.truncated = true;
+                units.sort_unstable_by_key(|unit| unit.first_pod);
+                return units;
+            }
+            if at == units.len() {
+                let pods_count = pods_on_nodes(unit, pods, &on_deleted);
+                let (placed, usage_by_node) = (Vec::new(), BTreeMap::new());
+                units.push(RunningUnit { unit, first_pod: *id, pods_count, placed, usage_by_node });
+            }
+            let RunningUnit { first_pod, placed, usage_by_node, .. } = &mut units[at];
+            *first_pod = (*first_pod).min(*id);
+            placed.push((node, Arc::clone(&pod.usage)));
+            let load = usage_by_node.entry(node).or_default();
             load.pods += 1;
-            usage.requests.iter().for_each(|(resource, amount)| load.add_amount(*resource, *amount));
+            pod.usage.requests.iter().for_each(|(resource, amount)| load.add_amount(*resource, *amount));
         }
-        if loads.is_empty() {
-            continue;
-        }
-        if candidates.len() == MAX_UNITS {
-            context.truncated = true;
-            break;
-        }
-        candidates.push(BlockerCandidate { at, pods_count: unit.placed.len(), usage_by_node: loads });
     }
-    candidates
+    units.sort_unstable_by_key(|unit| unit.first_pod);
+    units
 }
 
 /// The estimated slots of the region once some units have ended, from requests alone.
@@ -212,18 +260,18 @@ impl<'a> CapacityForecast<'a> {
     }
 
     /// How many more pods would fit if this unit ended, too.
-    fn gain(&self, one: &BlockerCandidate, cluster: &Cluster) -> u64 {
+    fn gain(&self, one: &RunningUnit, cluster: &Cluster) -> u64 {
         self.fits(&self.sums_without(one, cluster)) - self.fits(&self.sums)
     }
 
-    fn remove_unit(&mut self, one: &BlockerCandidate, cluster: &Cluster) {
+    fn remove_unit(&mut self, one: &RunningUnit, cluster: &Cluster) {
         self.sums = self.sums_without(one, cluster);
         for (node, load) in &one.usage_by_node {
             self.freed.entry(*node).or_default().add(load);
         }
     }
 
-    fn sums_without(&self, one: &BlockerCandidate, cluster: &Cluster) -> Vec<u64> {
+    fn sums_without(&self, one: &RunningUnit, cluster: &Cluster) -> Vec<u64> {
         let mut sums = self.sums.clone();
         for (node, load) in &one.usage_by_node {
             let before = self.freed.get(node);
