@@ -4,25 +4,30 @@
 //! another thread, because the paused clock jumps meanwhile. Elsewhere a long decision must not delay the server and the
 //! control loops that share a thread with the shell. Both modes look the same to the shell: all changes since the last
 //! turn are one message, and all decisions of the turn are one message back.
+//!
+//! Explanations and searches for remedies never delay a decision: on threads they have one of their own and read a fork
+//! of the core, in place they come after the decisions of a turn.
 
-mod core_thread; // the core on its own thread
+mod worker_thread; // the core on its own thread, and explanations on another
+mod explain_batch; // explanations that share one fork
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Clock, Timestamp};
+use futures::FutureExt;
 use scheduler_core::{BindOutcome, ClusterChange, Core, Decision, DecisionAction, NewRun, Refusal, Unit};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use self::core_thread::CoreThread;
+use self::explain_batch::{ExplainBatch, ExplainResult};
+use self::worker_thread::WorkerThread;
 use crate::handle::SchedulerRequest;
 use crate::metrics::Metrics;
 use crate::run::Config;
 
-/// How many groups get a search for remedies in one turn.
-const MAX_REMEDIES_PER_TURN: usize = 2;
-/// How many placement reports are stored in one turn.
-const MAX_REPORTS_PER_TURN: usize = 2;
+/// Requests that wait for the next batch. Further ones wait in the channel.
+const MAX_WAITING_REQUESTS: usize = 16;
 
 /// Where the core runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +35,8 @@ pub enum CoreMode {
     /// In the scheduler's own task, without waiting, so a simulation stays deterministic.
     #[default]
     InPlace,
-    /// On its own thread, which ends with the scheduler. A panic there is a panic of the scheduler.
+    /// On its own thread, and explanations on another. They end with the scheduler. A panic there is a panic of the
+    /// scheduler.
     OnThread,
 }
 
@@ -40,7 +46,7 @@ pub(crate) struct CoreDriver {
     clock: Arc<dyn Clock>,
     /// In the order of occurrence; the next turn takes them.
     inputs: Vec<CoreMessage>,
-    /// Handled at the end of the next turn.
+    /// For the next batch of explanations.
     requests: Vec<SchedulerRequest>,
     /// Refusals with remedies, until [`CoreDriver::take_remedies`].
     remedies: Vec<(Unit, Option<Refusal>)>,
@@ -54,21 +60,28 @@ pub(crate) struct CoreDriver {
 
 enum CoreRunner {
     InPlace(Box<TurnRunner>),
-    OnThread(CoreThread),
+    OnThread {
+        core: WorkerThread<TurnInput, TurnOutput>,
+        explainer: WorkerThread<ExplainBatch, Vec<ExplainResult>>,
+        /// The batch that the explainer executes.
+        batch: Option<oneshot::Receiver<Vec<ExplainResult>>>,
+    },
 }
 
 /// One input of the core.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum CoreMessage {
     Changed(ClusterChange),
     BindSettled(BindOutcome, Timestamp),
+    Explained(Vec<ExplainResult>),
 }
 
 /// Input of a turn.
 #[derive(Debug)]
 struct TurnInput {
     inputs: Vec<CoreMessage>,
-    requests: Vec<SchedulerRequest>,
+    /// The requests of a new batch; none while another batch is executed.
+    requests: Option<Vec<SchedulerRequest>>,
     now: Timestamp,
 }
 
@@ -88,6 +101,8 @@ struct TurnOutput {
     decisions: Vec<DecisionRecord>,
     remedies: Vec<(Unit, Option<Refusal>)>,
     new_runs: Vec<NewRun>,
+    /// To be executed.
+    batch: Option<ExplainBatch>,
     /// Whether the turn reached its limit, or another decision is pending.
     more: bool,
     next_at: Option<Timestamp>,
@@ -95,11 +110,25 @@ struct TurnOutput {
 
 impl CoreDriver {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> CoreDriver {
+        CoreDriver::with_explainer(config, clock, metrics, ExplainBatch::run)
+    }
+
+    /// `explain` executes batches on the explainer's thread.
+    fn with_explainer(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        metrics: Metrics,
+        explain: impl FnMut(ExplainBatch) -> Vec<ExplainResult> + Send + 'static,
+    ) -> CoreDriver {
         let core = Core::new(config.core.clone());
         let mut runner = TurnRunner { core, decisions_per_turn: config.max_decisions_per_turn, metrics };
         let runner = match config.core_mode {
             CoreMode::InPlace => CoreRunner::InPlace(Box::new(runner)),
-            CoreMode::OnThread => CoreRunner::OnThread(CoreThread::start(move |turn| runner.run_turn(turn))),
+            CoreMode::OnThread => CoreRunner::OnThread {
+                core: WorkerThread::start("scheduler-core", move |turn| runner.run_turn(turn)),
+                explainer: WorkerThread::start("explanations", explain),
+                batch: None,
+            },
         };
         CoreDriver {
             runner,
@@ -126,10 +155,32 @@ impl CoreDriver {
         self.inputs.push(CoreMessage::BindSettled(outcome, self.clock.now()));
     }
 
-    /// Passes a request to the core. The response comes with the next turn.
+    /// Whether [`CoreDriver::request`] takes one more request now. If not, it does after the present batch.
+    pub(crate) fn accepts_requests(&self) -> bool {
+        self.requests.len() < MAX_WAITING_REQUESTS
+    }
+
+    /// Adds a request to the next batch of explanations. A batch is made by a turn, when the batch before is executed.
     pub(crate) fn request(&mut self, request: SchedulerRequest) {
         self.requests.push(request);
+        self.has_work |= !self.is_explaining();
+    }
+
+    /// Waits for the end of the batch that is executed, and passes its results to the core with the next turn. Without
+    /// a batch it waits forever. Dropping the future loses nothing.
+    pub(crate) async fn explained(&mut self) {
+        let CoreRunner::OnThread { explainer, batch, .. } = &mut self.runner else {
+            return std::future::pending().await;
+        };
+        let Some(call) = batch else { return std::future::pending().await };
+        let results = explainer.output(call).await;
+        *batch = None;
+        self.inputs.push(CoreMessage::Explained(results));
         self.has_work = true;
+    }
+
+    fn is_explaining(&self) -> bool {
+        matches!(&self.runner, CoreRunner::OnThread { batch: Some(_), .. })
     }
 
     /// Refusals with remedies found since the last call; `None` for a group that fits by now.
@@ -145,15 +196,22 @@ impl CoreDriver {
     /// Makes a bounded number of decisions; [`CoreDriver::has_work`] is true if more may follow. In place it does not
     /// wait.
     pub(crate) async fn run_turn(&mut self) -> Vec<DecisionRecord> {
+        // Without waiting: the batch may have ended while the shell was busy.
+        let _ = self.explained().now_or_never();
         let now = self.clock.now();
         if !self.has_work && self.next_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
-        let turn =
-            TurnInput { inputs: std::mem::take(&mut self.inputs), requests: std::mem::take(&mut self.requests), now };
+        let requests = (!self.is_explaining()).then(|| std::mem::take(&mut self.requests));
+        let turn = TurnInput { inputs: std::mem::take(&mut self.inputs), requests, now };
         let output = match &mut self.runner {
-            CoreRunner::InPlace(runner) => runner.run_turn(turn),
-            CoreRunner::OnThread(thread) => thread.run_turn(turn).await,
+            CoreRunner::InPlace(runner) => runner.run_turn_in_place(turn),
+            CoreRunner::OnThread { core, explainer, batch } => {
+                let mut call = core.call(turn);
+                let mut output = core.output(&mut call).await;
+                *batch = output.batch.take().map(|next| explainer.call(next)).or(batch.take());
+                output
+            }
         };
         self.has_work = output.more;
         self.next_at = output.next_at;
@@ -182,11 +240,34 @@ struct TurnRunner {
 }
 
 impl TurnRunner {
-    fn run_turn(&mut self, TurnInput { inputs, requests, now }: TurnInput) -> TurnOutput {
+    /// A turn whose batch is executed elsewhere.
+    fn run_turn(&mut self, turn: TurnInput) -> TurnOutput {
+        let output = self.decide(turn);
+        self.metrics.turn_ended(&mut self.core);
+        output
+    }
+
+    /// A turn with the explanations, after the decisions.
+    fn run_turn_in_place(&mut self, turn: TurnInput) -> TurnOutput {
+        let now = turn.now;
+        let mut output = self.decide(turn);
+        if let Some(batch) = output.batch.take() {
+            output.remedies.extend(explain_batch::accept_results(&mut self.core, batch.run()));
+            let remedies_at = self.core.remedies_due_at();
+            output.more |= self.core.has_ready() || remedies_at.is_some_and(|at| at <= now);
+            output.next_at = self.core.next_at().into_iter().chain(remedies_at).min();
+        }
+        self.metrics.turn_ended(&mut self.core);
+        output
+    }
+
+    fn decide(&mut self, TurnInput { inputs, requests, now }: TurnInput) -> TurnOutput {
+        let mut results = Vec::new();
         for input in inputs {
             match input {
                 CoreMessage::Changed(change) => self.core.observe(change),
                 CoreMessage::BindSettled(outcome, at) => self.core.settled(outcome, at),
+                CoreMessage::Explained(explained) => results.extend(explained),
             }
         }
         let mut decisions = Vec::new();
@@ -199,31 +280,17 @@ impl TurnRunner {
             self.metrics.decided(&decision, &profile, took);
             decisions.push(DecisionRecord { decision, profile, tries });
         }
-        let more = decisions.len() == self.decisions_per_turn;
-        let (remedies, remedies_at) = self.explain(requests, now);
-        self.metrics.turn_ended(&mut self.core);
-        // A unit that was found to fit while it was explained is decided without delay.
-        let more = more || self.core.has_ready() || remedies_at.is_some_and(|at| at <= now);
+        // After the decisions, because what these have refused again has a newer refusal.
+        let remedies = explain_batch::accept_results(&mut self.core, results);
+        // A unit that was found to fit is decided without delay.
+        let more = decisions.len() == self.decisions_per_turn || self.core.has_ready();
+        let may_explain = requests.is_some();
+        let batch = requests.and_then(|requests| ExplainBatch::collect(&mut self.core, requests, now));
         let new_runs = self.core.take_new_runs();
-        TurnOutput {
-            decisions,
-            remedies,
-            new_runs,
-            more,
-            next_at: self.core.next_at().into_iter().chain(remedies_at).min(),
-        }
-    }
-
-    /// Work after the decisions: remedies, placement reports, and requests.
-    fn explain(
-        &mut self,
-        requests: Vec<SchedulerRequest>,
-        now: Timestamp,
-    ) -> (Vec<(Unit, Option<Refusal>)>, Option<Timestamp>) {
-        let remedies = self.core.find_remedies(now, MAX_REMEDIES_PER_TURN);
-        self.core.cache_placement_reports(now, MAX_REPORTS_PER_TURN);
-        requests.into_iter().for_each(|request| request.respond(&mut self.core));
-        (remedies, self.core.remedies_due_at())
+        // While a batch is executed, no other is made. Its end causes a turn.
+        let remedies_at = self.core.remedies_due_at().filter(|_| may_explain && batch.is_none());
+        let next_at = self.core.next_at().into_iter().chain(remedies_at).min();
+        TurnOutput { decisions, remedies, new_runs, batch, more, next_at }
     }
 
     fn profile(&self, decision: &Decision) -> String {

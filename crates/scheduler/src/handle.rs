@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::views::PodView;
-use scheduler_core::{Core, QueuedUnit, Refusal, RemedyStatus, Unit, UnitExplanation};
+use scheduler_core::{QueuedUnit, Refusal, RemedyStatus, Unit, UnitExplanation};
 use tokio::sync::{mpsc, oneshot};
 
 /// Pending requests. A further one waits until there is space in the channel.
@@ -36,16 +36,6 @@ pub struct NoScheduler;
 pub(crate) enum SchedulerRequest {
     Explain { unit: Unit, placed: Vec<Arc<PodView>>, response: oneshot::Sender<Option<UnitExplanation>> },
     Queue { response: oneshot::Sender<Vec<QueuedUnit>> },
-}
-
-impl SchedulerRequest {
-    /// Responds from the present state of the core. The requester may have stopped waiting.
-    pub(crate) fn respond(self, core: &mut Core) {
-        match self {
-            SchedulerRequest::Explain { unit, placed, response } => drop(response.send(core.explain(&unit, &placed))),
-            SchedulerRequest::Queue { response } => drop(response.send(core.queue())),
-        }
-    }
 }
 
 impl SchedulerHandle {

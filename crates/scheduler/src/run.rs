@@ -201,7 +201,9 @@ impl Shell {
     /// Passes all changes to the core: nodes and groups first, because pods refer to them.
     fn observe_changes(&mut self) {
         self.spans.revision = self.announcer.pods.revision();
-        while let Ok(request) = self.requests.try_recv() {
+        while self.core.accepts_requests()
+            && let Ok(request) = self.requests.try_recv()
+        {
             self.core.request(request);
         }
         while let Some(runtime::CacheChange { old, new }) = self.nodes.try_next() {
@@ -319,13 +321,15 @@ impl Shell {
             tokio::task::yield_now().await;
         } else {
             let sleep = sleep_for(self.due_in());
+            let accepts_requests = self.core.accepts_requests();
             let finished = tokio::select! { biased;
                 done = self.writes.next() => Some(done),
                 () = self.nodes.wait_until_ready() => None,
                 () = self.pod_groups.wait_until_ready() => None,
                 () = self.composite_pod_groups.wait_until_ready() => None,
                 () = self.pods.wait_until_ready() => None,
-                Some(request) = self.requests.recv() => {
+                () = self.core.explained() => None,
+                Some(request) = self.requests.recv(), if accepts_requests => {
                     self.core.request(request);
                     None
                 }

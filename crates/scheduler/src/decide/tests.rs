@@ -27,6 +27,7 @@ struct CorePair {
     clock: Arc<ManualClock>,
     in_place: CoreDriver,
     on_thread: CoreDriver,
+    remedies_count: usize,
 }
 
 impl CorePair {
@@ -38,7 +39,7 @@ impl CorePair {
             CoreDriver::new(&config, clock.clone(), Metrics::default())
         };
         let (in_place, on_thread) = (driver(CoreMode::InPlace), driver(CoreMode::OnThread));
-        CorePair { clock, in_place, on_thread }
+        CorePair { clock, in_place, on_thread, remedies_count: 0 }
     }
 
     fn observe(&mut self, change: ClusterChange) {
@@ -58,13 +59,26 @@ impl CorePair {
             let decisions = self.in_place.run_turn().now_or_never().expect("in place, a turn does not wait");
             let same = self.on_thread.run_turn().await;
             assert_eq!(format!("{decisions:?}"), format!("{same:?}"));
-            assert_eq!(self.in_place.has_work(), self.on_thread.has_work());
-            assert_eq!(self.in_place.due_in(), self.on_thread.due_in());
+            if self.on_thread.is_explaining() {
+                self.on_thread.explained().await;
+            }
             all.extend(decisions);
             if !self.in_place.has_work() {
-                return all;
+                break;
             }
         }
+        // The end of a batch causes a turn, which has nothing to decide here.
+        while self.on_thread.has_work() {
+            assert!(self.on_thread.run_turn().await.is_empty());
+            if self.on_thread.is_explaining() {
+                self.on_thread.explained().await;
+            }
+        }
+        assert_eq!(self.in_place.due_in(), self.on_thread.due_in());
+        let remedies = [self.in_place.take_remedies(), self.on_thread.take_remedies()];
+        assert_eq!(remedies[0], remedies[1]);
+        self.remedies_count += remedies[0].len();
+        all
     }
 }
 
@@ -166,7 +180,7 @@ impl RandomHistory {
 
 #[tokio::test]
 async fn the_same_history_gives_the_same_decisions_on_the_thread_and_in_place() {
-    let (mut bound, mut refused) = (0, 0);
+    let (mut bound, mut refused, mut remedies) = (0, 0, 0);
     for seed in 0..40 {
         println!("seed {seed}");
         let (pods, binding) = (Vec::new(), Vec::new());
@@ -177,8 +191,10 @@ async fn the_same_history_gives_the_same_decisions_on_the_thread_and_in_place() 
         }
         bound += history.bound;
         refused += history.refused;
+        remedies += history.cores.remedies_count;
     }
     assert!(bound > 100 && refused > 100, "too few decisions to compare: {bound} {refused}");
+    assert!(remedies > 100, "too few searches for remedies to compare: {remedies}");
 }
 
 #[tokio::test]
@@ -196,20 +212,86 @@ async fn a_turn_without_changes_does_not_reach_the_core() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_core_reaches_the_waiting_task() {
-    let mut thread = CoreThread::start(|_| panic!("a defect of the core"));
-    let turn = TurnInput { inputs: Vec::new(), requests: Vec::new(), now: Timestamp::UNIX_EPOCH };
-    let panic = AssertUnwindSafe(thread.run_turn(turn)).catch_unwind().await.unwrap_err();
+async fn a_panic_of_a_thread_reaches_the_waiting_task() {
+    let mut thread = WorkerThread::<(), ()>::start("panics", |()| panic!("a defect of the core"));
+    let mut call = thread.call(());
+    let panic = AssertUnwindSafe(thread.output(&mut call)).catch_unwind().await.unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"a defect of the core"));
 }
 
 #[tokio::test]
 async fn a_drop_waits_for_the_end_of_the_thread() {
     let (ended, has_ended) = channel::<()>();
-    let thread = CoreThread::start(move |_| {
+    let thread = WorkerThread::<(), ()>::start("ends", move |()| {
         let _sender_lives_as_long_as_the_thread = &ended;
-        TurnOutput { decisions: Vec::new(), remedies: Vec::new(), new_runs: Vec::new(), more: false, next_at: None }
     });
     drop(thread);
     assert_eq!(has_ended.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
+}
+
+/// A driver whose explainer waits before each batch until the test sends to the channel.
+fn blocked_explainer() -> (CoreDriver, std::sync::mpsc::Sender<()>) {
+    let (unblock, blocked) = channel();
+    let explain = move |batch: ExplainBatch| {
+        blocked.recv().unwrap();
+        batch.run()
+    };
+    let clock = Arc::new(ManualClock(Mutex::new(Timestamp::UNIX_EPOCH)));
+    let config = Config { core_mode: CoreMode::OnThread, ..Config::default() };
+    (CoreDriver::with_explainer(&config, clock, Metrics::default(), explain), unblock)
+}
+
+fn created(object: Arc<PodView>) -> ClusterChange {
+    ClusterChange::Pod { old: None, new: Some(object) }
+}
+
+#[tokio::test]
+async fn decisions_are_made_while_an_explanation_is_in_progress() {
+    let (mut driver, unblock) = blocked_explainer();
+    driver.observe(ClusterChange::Node { old: None, new: Some(node("n", 2)) });
+    driver.observe(ClusterChange::PodGroup { old: None, new: Some(gang("g", 3)) });
+    ["a", "b", "c"].into_iter().for_each(|name| driver.observe(created(pod(name, Some("g"), None))));
+    let (response, mut explained) = oneshot::channel();
+    let unit = Unit::Group(ObjectKey::new("ns", "g"));
+    driver.request(SchedulerRequest::Explain { unit, placed: Vec::new(), response });
+    let refused = driver.run_turn().await;
+    assert!(matches!(refused[0].decision.action, DecisionAction::Wait(_)) && driver.is_explaining());
+    // The explainer is blocked. The core binds pods, and more requests wait without causing turns.
+    for name in ["x", "y"] {
+        driver.observe(created(pod(name, None, None)));
+        let (response, _) = oneshot::channel();
+        driver.request(SchedulerRequest::Queue { response });
+        let decided = driver.run_turn().await;
+        assert!(
+            matches!(&decided[0].decision.action, DecisionAction::Bind(placements) if placements[0].pod.name == name)
+        );
+        assert!(!driver.has_work() && explained.try_recv().is_err());
+    }
+    unblock.send(()).unwrap();
+    driver.explained().await;
+    // It is the explanation of the moment when it was requested: two pods of the gang fitted.
+    let text = explained.await.unwrap().unwrap().lines().join("\n");
+    assert!(text.contains("2 of 3 pods fit"), "{text}");
+    assert!(driver.has_work(), "the end of the batch causes a turn");
+    unblock.send(()).unwrap();
+}
+
+#[tokio::test]
+async fn requests_beyond_a_limit_wait_in_the_channel() {
+    let (mut driver, unblock) = blocked_explainer();
+    let responses: Vec<_> = (0..=MAX_WAITING_REQUESTS)
+        .map(|_| {
+            let (response, responded) = oneshot::channel();
+            driver.request(SchedulerRequest::Queue { response });
+            responded
+        })
+        .collect();
+    assert!(!driver.accepts_requests());
+    driver.run_turn().await;
+    assert!(driver.accepts_requests(), "all are in the batch, which has one fork");
+    unblock.send(()).unwrap();
+    driver.explained().await;
+    for response in responses {
+        assert_eq!(response.await.unwrap(), []);
+    }
 }
