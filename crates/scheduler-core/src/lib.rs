@@ -11,6 +11,7 @@
 //! what goes out and what holds.
 //!
 //! Of nodes with equal score, the one observed first wins. Of equal domains, the one with the smaller value wins.
+#![doc = concat!("\n\n", include_str!("../README.md"))]
 
 pub mod decision; // the types of inputs and outputs
 mod core; // the state machine: observe, next, settled; read this next
@@ -26,6 +27,8 @@ mod release; // which pods leave again: half-placed gangs, over-committed nodes
 mod explain; // why a unit waits, what would help, why pods are where they are
 #[cfg(test)]
 mod tests;
+
+pub use types;
 
 pub use self::core::Core;
 pub use cluster::{Effect as TaintEffect, NodeRef, NodeRefs, PodCounter};

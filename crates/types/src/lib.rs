@@ -4,6 +4,7 @@
 //! Out: views, revisions, quantities, gates.
 //! Promises: pure functions; decoding of views is compiled once, here.
 //! Never: validation, defaults, I/O, async; reads a clock or draws random numbers itself.
+#![doc = concat!("\n\n", include_str!("../README.md"))]
 
 pub mod views; // the fields of each kind that our code reads; read this first
 pub mod kinds; // the registry of kinds
