@@ -37,6 +37,8 @@ pub struct Args {
 enum LongStep {
     /// The scheduler core against exhaustive search and rebuilt indexes, four times the cases of CI in each seed
     Oracles,
+    /// Random changes, after which every waiting unit is decided by exhaustive search, 100,000 changes in each seed
+    Changes,
     /// Power cuts at 24,000 places of the store's writes in each batch of 24 seeds
     PowerCuts,
     /// Mutated seeds of the fuzz targets, 5,000 inputs of each target in each seed
@@ -63,6 +65,8 @@ enum LongStep {
 const DEFAULT_BATCHES: u64 = 10;
 /// The factor on the number of cases that a property has in CI.
 const ORACLE_CASES_FACTOR: &str = "4";
+/// The same for the histories of changes.
+const CHANGES_FACTOR: &str = "16";
 const POWER_CUTS: &str = "24000";
 const MUTATED_INPUTS: &str = "5000";
 const FUZZ_SECONDS: u64 = 60;
@@ -107,6 +111,10 @@ impl LongStep {
             LongStep::Oracles => {
                 let environment = [("PROPTEST_RNG_SEED", seed), ("PHALANX_CASES_FACTOR", ORACLE_CASES_FACTOR)];
                 run_tests(&["phalanx-scheduler-core", "--lib", "tests::"], &environment).map(Some)
+            }
+            LongStep::Changes => {
+                let environment = [("PROPTEST_RNG_SEED", seed), ("PHALANX_CASES_FACTOR", CHANGES_FACTOR)];
+                run_tests(&["phalanx-scheduler-core", "--lib", "tests::oracle::"], &environment).map(Some)
             }
             LongStep::PowerCuts => {
                 let environment = [("PHALANX_CRASH_SEED", seed), ("PHALANX_CRASH_CUTS", POWER_CUTS)];

@@ -17,6 +17,7 @@ mod profiles; // which plugins apply to which pods
 mod property_config; // how many cases a property tries
 mod properties; // what holds on every generated cluster
 mod reference_model; // a plain model of the cluster
+mod oracle; // random changes, after which every waiting unit is decided from scratch
 mod declared_features; // features that nodes declare and pods require
 mod singles; // filters, scores and single pods
 mod topology; // groups that share a domain

@@ -136,23 +136,54 @@ impl ReferenceModel {
     }
 }
 
-/// The most pods of these sizes that fit on nodes with this free capacity. Computes, node by node, all counts per
-/// size that a fill of the nodes can leave.
+/// The most pods of these sizes that fit on nodes with this free capacity.
 pub(super) fn most_that_fit(sizes: &[i64], nodes: Vec<(i64, i64)>) -> usize {
-    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
-    sizes.iter().for_each(|size| *counts.entry(*size).or_default() += 1);
-    let (sizes, counts): (Vec<i64>, Vec<usize>) = counts.into_iter().unzip();
+    let pods: Vec<_> = sizes.iter().map(|gpu| PodShape { gpu: *gpu, on_ssd: false }).collect();
+    let nodes = nodes.into_iter().map(|(gpu, pods)| FreeNode { gpu, pods, has_ssd: false });
+    most_pods_that_fit(&pods, nodes)
+}
+
+/// What a pod requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PodShape {
+    pub(super) gpu: i64,
+    /// Only nodes with an SSD will do.
+    pub(super) on_ssd: bool,
+}
+
+/// What is free on a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FreeNode {
+    pub(super) gpu: i64,
+    pub(super) pods: i64,
+    pub(super) has_ssd: bool,
+}
+
+impl FreeNode {
+    /// Whether one pod fits.
+    pub(super) fn takes(&self, pod: PodShape) -> bool {
+        pod.gpu <= self.gpu && self.pods > 0 && (self.has_ssd || !pod.on_ssd)
+    }
+}
+
+/// The most of these pods that fit on the nodes. Computes, node by node, all counts per shape that a fill of the nodes
+/// can leave.
+pub(super) fn most_pods_that_fit(pods: &[PodShape], nodes: impl Iterator<Item = FreeNode>) -> usize {
+    let mut counts: BTreeMap<PodShape, usize> = BTreeMap::new();
+    pods.iter().for_each(|pod| *counts.entry(*pod).or_default() += 1);
+    let (shapes, counts): (Vec<PodShape>, Vec<usize>) = counts.into_iter().unzip();
     let mut left: BTreeSet<Vec<usize>> = BTreeSet::from([counts.clone()]);
-    for (gpu, pods) in nodes {
+    for node in nodes {
         // One more pod at a time, as long as it fits.
-        let mut reached: BTreeSet<(Vec<usize>, i64, i64)> = left.into_iter().map(|left| (left, gpu, pods)).collect();
+        let mut reached: BTreeSet<(Vec<usize>, i64, i64)> =
+            left.into_iter().map(|left| (left, node.gpu, node.pods)).collect();
         let mut next: Vec<_> = reached.iter().cloned().collect();
         while let Some((left, gpu, pods)) = next.pop() {
-            for (at, size) in sizes.iter().enumerate().filter(|(at, _)| left[*at] > 0) {
-                if *size <= gpu && pods > 0 {
+            for (at, shape) in shapes.iter().enumerate().filter(|(at, _)| left[*at] > 0) {
+                if (FreeNode { gpu, pods, ..node }).takes(*shape) {
                     let mut fewer = left.clone();
                     fewer[at] -= 1;
-                    let state = (fewer, gpu - size, pods - 1);
+                    let state = (fewer, gpu - shape.gpu, pods - 1);
                     if reached.insert(state.clone()) {
                         next.push(state);
                     }

@@ -27,6 +27,7 @@ pub(super) struct TextCluster {
     groups: BTreeMap<String, Arc<PodGroupView>>,
     composites: BTreeMap<String, Arc<CompositePodGroupView>>,
     created_count: usize,
+    config: Config,
 }
 
 impl TextCluster {
@@ -35,17 +36,32 @@ impl TextCluster {
     }
 
     pub(super) fn with(config: Config, text: &str) -> TextCluster {
+        let config = Config { max_index_bytes: 2000, ..config };
         let mut world = TextCluster {
-            core: Core::new(Config { max_index_bytes: 2000, ..config }),
+            core: Core::new(config.clone()),
             now: Timestamp::UNIX_EPOCH,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
             groups: BTreeMap::new(),
             composites: BTreeMap::new(),
             created_count: 0,
+            config,
         };
         world.apply(text);
         world
+    }
+
+    /// Replaces the core by a new one that observes everything there is, as after a failover.
+    pub(super) fn fail_over(&mut self) {
+        let nodes = self.nodes.values().map(|node| ClusterChange::Node { old: None, new: Some(Arc::clone(node)) });
+        let groups =
+            self.groups.values().map(|group| ClusterChange::PodGroup { old: None, new: Some(Arc::clone(group)) });
+        let composites = self.composites.values().cloned();
+        let composites = composites.map(|new| ClusterChange::CompositePodGroup { old: None, new: Some(new) });
+        let pods = self.pods.values().map(|pod| ClusterChange::Pod { old: None, new: Some(Arc::clone(pod)) });
+        let mut core = Core::new(self.config.clone());
+        nodes.chain(groups).chain(composites).chain(pods).for_each(|change| core.observe(change));
+        self.core = core;
     }
 
     /// Executes the statements, in order.

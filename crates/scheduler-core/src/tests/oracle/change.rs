@@ -1,0 +1,171 @@
+//! The changes of a generated history.
+
+use proptest::prelude::*;
+
+/// A change of the cluster, or of what the core knows. Numbers select one of what there is.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// A node is added, or its labels, taints and allocatable resources change.
+    SetNode {
+        name: u8,
+        gpu: u8,
+        pods: u8,
+        rack: u8,
+        is_tainted: bool,
+        has_ssd: bool,
+    },
+    /// A node is lost. Its pods stay until they are deleted.
+    LoseNode {
+        name: u8,
+    },
+    /// A group with its pods. `leader`: the size of its first pod, if different.
+    Group {
+        basic: bool,
+        min_count: u8,
+        extra: u8,
+        gpu: u8,
+        leader: Option<u8>,
+        in_rack: bool,
+        priority: u8,
+        on_ssd: bool,
+        gated_count: u8,
+    },
+    /// One more pod of a group.
+    Member {
+        group: u8,
+        gpu: u8,
+        is_gated: bool,
+    },
+    /// A pod without a group.
+    Single {
+        gpu: u8,
+        on_ssd: bool,
+    },
+    /// A pending pod is bound by another scheduler, wherever there is room or not.
+    Steal {
+        pod: u8,
+        node: u8,
+    },
+    /// The gates of a pod are removed.
+    Ungate {
+        pod: u8,
+    },
+    SetMinCount {
+        group: u8,
+        min_count: u8,
+    },
+    /// A bound pod terminates. Its capacity is in use until it is deleted.
+    Terminate {
+        pod: u8,
+    },
+    Delete {
+        pod: u8,
+    },
+    /// A bound pod succeeds.
+    Finish {
+        pod: u8,
+    },
+    /// All pods of a group end, and another Job uses it.
+    NewRun {
+        group: u8,
+        count: u8,
+    },
+    /// A bound pod is resized in place to one GPU.
+    Shrink {
+        pod: u8,
+    },
+    /// Conditions of groups whose quorum is bound are written.
+    Publish,
+    /// The results of binds with unknown results become known; one bit each.
+    Settle {
+        bound: u16,
+    },
+    /// A new core takes over. Binds with unknown results have succeeded or not; one bit each.
+    FailOver {
+        bound: u16,
+    },
+    /// Time passes, and everything that is due is decided. `outcomes`: two bits for each bind.
+    Decide {
+        seconds: u8,
+        outcomes: u64,
+    },
+}
+
+pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
+    prop_oneof![prop::collection::vec(change(), 1..80), crowded()]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        8 => node(6),
+        1 => (0..6u8).prop_map(|name| Change::LoseNode { name }),
+        8 => group(),
+        3 => (any::<u8>(), 1..4u8, prop::bool::weighted(0.3))
+            .prop_map(|(group, gpu, is_gated)| Change::Member { group, gpu, is_gated }),
+        5 => single(),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(pod, node)| Change::Steal { pod, node }),
+        3 => any::<u8>().prop_map(|pod| Change::Ungate { pod }),
+        2 => (any::<u8>(), 1..6u8).prop_map(|(group, min_count)| Change::SetMinCount { group, min_count }),
+        2 => any::<u8>().prop_map(|pod| Change::Terminate { pod }),
+        6 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
+        3 => any::<u8>().prop_map(|pod| Change::Finish { pod }),
+        2 => (any::<u8>(), 1..4u8).prop_map(|(group, count)| Change::NewRun { group, count }),
+        1 => any::<u8>().prop_map(|pod| Change::Shrink { pod }),
+        2 => Just(Change::Publish),
+        2 => any::<u16>().prop_map(|bound| Change::Settle { bound }),
+        1 => any::<u16>().prop_map(|bound| Change::FailOver { bound }),
+        20 => decide(),
+    ]
+}
+
+/// One or two nodes full of small pods that leave one by one, while groups wait. Most wake-ups happen here.
+fn crowded() -> impl Strategy<Value = Vec<Change>> {
+    let step = prop_oneof![
+        2 => node(3),
+        3 => group(),
+        1 => single(),
+        6 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
+        1 => any::<u8>().prop_map(|pod| Change::Ungate { pod }),
+        1 => (any::<u8>(), 1..4u8).prop_map(|(group, min_count)| Change::SetMinCount { group, min_count }),
+    ];
+    let steps = (prop::collection::vec(node(3), 1..4), prop::collection::vec(single(), 3..12));
+    (steps, prop::collection::vec(step, 5..30)).prop_map(|((nodes, singles), steps)| {
+        let decide = Change::Decide { seconds: 20, outcomes: 0 };
+        let decided = steps.into_iter().flat_map(|step| [step, decide.clone()]);
+        nodes.into_iter().chain(singles).chain([decide.clone()]).chain(decided).collect()
+    })
+}
+
+fn node(count: u8) -> impl Strategy<Value = Change> {
+    (0..count, 0..9u8, 1..8u8, 0..4u8, prop::bool::weighted(0.1), any::<bool>()).prop_map(
+        |(name, gpu, pods, rack, is_tainted, has_ssd)| Change::SetNode { name, gpu, pods, rack, is_tainted, has_ssd },
+    )
+}
+
+fn group() -> impl Strategy<Value = Change> {
+    let sizes = (1..6u8, 0..3u8, 1..4u8, prop::option::of(1..6u8));
+    let terms = (prop::bool::weighted(0.25), any::<bool>(), 0..3u8, prop::bool::weighted(0.2));
+    (sizes, terms, prop_oneof![3 => Just(0), 1 => 1..3u8]).prop_map(
+        |((min_count, extra, gpu, leader), (basic, in_rack, priority, on_ssd), gated_count)| Change::Group {
+            basic,
+            min_count,
+            extra,
+            gpu,
+            leader,
+            in_rack,
+            priority,
+            on_ssd,
+            gated_count,
+        },
+    )
+}
+
+fn single() -> impl Strategy<Value = Change> {
+    (1..4u8, prop::bool::weighted(0.2)).prop_map(|(gpu, on_ssd)| Change::Single { gpu, on_ssd })
+}
+
+fn decide() -> impl Strategy<Value = Change> {
+    let outcomes = prop_oneof![2 => Just(0), 1 => any::<u64>()];
+    let seconds = prop_oneof![Just(0), Just(2), Just(20), Just(60)];
+    (seconds, outcomes).prop_map(|(seconds, outcomes)| Change::Decide { seconds, outcomes })
+}

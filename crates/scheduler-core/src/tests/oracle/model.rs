@@ -1,0 +1,236 @@
+//! The state that the changes of a history lead to, and what follows from it. Nothing is carried over from an earlier
+//! decision but what the core promises to remember.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use types::Timestamp;
+
+use crate::tests::reference_model::{FreeNode, PodShape, most_pods_that_fit};
+
+/// All nodes, pods and groups.
+#[derive(Default)]
+pub(super) struct ClusterModel {
+    pub(super) nodes: BTreeMap<String, NodeState>,
+    pub(super) pods: BTreeMap<String, PodState>,
+    pub(super) groups: BTreeMap<String, GroupState>,
+}
+
+#[derive(Default)]
+pub(super) struct NodeState {
+    pub(super) gpu: i64,
+    pub(super) pods: i64,
+    pub(super) rack: Option<String>,
+    pub(super) is_tainted: bool,
+    pub(super) has_ssd: bool,
+    /// Another scheduler has bound more to it than it has.
+    pub(super) has_surplus: bool,
+    pub(super) overcommitted_since: Option<Timestamp>,
+}
+
+#[derive(Clone)]
+pub(super) struct PodState {
+    pub(super) shape: PodShape,
+    pub(super) group: Option<String>,
+    pub(super) owner: Option<String>,
+    pub(super) stage: PodStage,
+    pub(super) is_terminating: bool,
+    /// It succeeded in an earlier run of its group.
+    pub(super) is_past: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PodStage {
+    Gated,
+    Pending,
+    /// A bind was sent, and its result is unknown.
+    InFlight(String),
+    Bound(String),
+    Succeeded,
+}
+
+#[derive(Default)]
+pub(super) struct GroupState {
+    /// None for a Basic group.
+    pub(super) min_count: Option<usize>,
+    pub(super) in_rack: bool,
+    pub(super) priority: u8,
+    /// The condition `PodGroupInitiallyScheduled`.
+    pub(super) is_reached: bool,
+    /// Its quorum was bound at once since it last started.
+    pub(super) had_quorum: bool,
+    /// The current core decided its last start.
+    pub(super) start_observed: bool,
+    /// The core reported that the current run continues the one before.
+    pub(super) is_continued: bool,
+    pub(super) is_half_bound: bool,
+    pub(super) half_bound_since: Option<Timestamp>,
+}
+
+impl PodState {
+    /// The node that it uses.
+    pub(super) fn node(&self) -> Option<&String> {
+        match &self.stage {
+            PodStage::InFlight(node) | PodStage::Bound(node) => Some(node),
+            PodStage::Gated | PodStage::Pending | PodStage::Succeeded => None,
+        }
+    }
+
+    pub(super) fn is_bound(&self) -> bool {
+        matches!(self.stage, PodStage::Bound(_))
+    }
+}
+
+impl ClusterModel {
+    pub(super) fn members<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
+        self.pods.values().filter(move |pod| pod.group.as_deref() == Some(group))
+    }
+
+    /// Members on nodes that count for the group.
+    pub(super) fn placed<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
+        self.members(group).filter(|pod| pod.node().is_some() && !pod.is_terminating)
+    }
+
+    fn pending<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
+        self.members(group).filter(|pod| pod.stage == PodStage::Pending)
+    }
+
+    fn succeeded_count(&self, group: &str) -> usize {
+        self.members(group).filter(|pod| pod.stage == PodStage::Succeeded && !pod.is_past).count()
+    }
+
+    fn counted(&self, group: &str) -> usize {
+        self.placed(group).count() + self.succeeded_count(group)
+    }
+
+    /// How many members a gang needs; none for a Basic group.
+    fn quorum(&self, group: &str) -> Option<usize> {
+        let existing = self.counted(group) + self.pending(group).count();
+        let state = &self.groups[group];
+        let min_count = state.min_count?.max(1);
+        Some(if state.is_continued { min_count.min(existing).max(1) } else { min_count })
+    }
+
+    fn has_had_quorum(&self, group: &str) -> bool {
+        let state = &self.groups[group];
+        state.had_quorum || (state.is_reached && !state.start_observed)
+    }
+
+    /// The least number of pods that a decision about the group must place.
+    pub(super) fn required_count(&self, group: &str) -> usize {
+        let runs_on = self.groups[group].is_reached && self.placed(group).count() > 0 && self.has_had_quorum(group);
+        let wanted = self.quorum(group).filter(|_| !runs_on).unwrap_or(1);
+        wanted.saturating_sub(self.counted(group)).max(1)
+    }
+
+    /// Whether a Basic group waits for gated pods before its domain is chosen.
+    fn waits_for_gates(&self, group: &str) -> bool {
+        let state = &self.groups[group];
+        let is_gated = |pod: &PodState| pod.stage == PodStage::Gated;
+        state.min_count.is_none()
+            && state.in_rack
+            && self.placed(group).count() == 0
+            && self.members(group).any(is_gated)
+    }
+
+    /// Whether the group can be decided and enough of its pods fit, by exhaustive search.
+    pub(super) fn group_fits(&self, group: &str) -> bool {
+        let shapes: Vec<_> = self.pending(group).map(|pod| pod.shape).collect();
+        let required = self.required_count(group);
+        if shapes.len() < required || self.waits_for_gates(group) {
+            return false;
+        }
+        let fits_in = |rack: Option<&String>| {
+            let inside = self.nodes.iter().filter(|(_, node)| rack.is_none() || node.rack.as_ref() == rack);
+            most_pods_that_fit(&shapes, inside.map(|(name, _)| self.free(name))) >= required
+        };
+        if !self.groups[group].in_rack {
+            return fits_in(None);
+        }
+        let Some(mut racks) = self.racks_of(group) else { return false };
+        if racks.is_empty() {
+            racks = self.nodes.values().filter_map(|node| node.rack.clone()).collect();
+        } else if racks.len() > 1 {
+            return false;
+        }
+        racks.iter().any(|rack| fits_in(Some(rack)))
+    }
+
+    pub(super) fn pod_fits(&self, name: &str) -> bool {
+        let shape = self.pods[name].shape;
+        self.nodes.keys().any(|node| self.free(node).takes(shape))
+    }
+
+    /// The racks of its members; none if one of them is on a node without a rack.
+    pub(super) fn racks_of(&self, group: &str) -> Option<BTreeSet<String>> {
+        let nodes = self.placed(group).filter_map(|pod| self.nodes.get(pod.node()?));
+        nodes.map(|node| node.rack.clone()).collect()
+    }
+
+    /// What is free on a node.
+    fn free(&self, name: &str) -> FreeNode {
+        let node = &self.nodes[name];
+        let on: Vec<_> = self.pods.values().filter(|pod| pod.node().is_some_and(|node| node == name)).collect();
+        let pods = if node.is_tainted { 0 } else { node.pods - on.len() as i64 };
+        FreeNode { gpu: node.gpu - on.iter().map(|pod| pod.shape.gpu).sum::<i64>(), pods, has_ssd: node.has_ssd }
+    }
+
+    /// A pod that was just placed must fit beside the others.
+    pub(super) fn assert_placed_within_capacity(&self, name: &str) {
+        let pod = &self.pods[name];
+        let node = pod.node().expect("it was placed");
+        let free = self.free(node);
+        assert!(free.gpu >= 0 && free.pods >= 0, "{name} over-commits {node}: {free:?}");
+        assert!(free.has_ssd || !pod.shape.on_ssd, "{name} is on {node}, which has no SSD");
+    }
+
+    /// Whether the pods bound to a node need more than it has.
+    pub(super) fn is_overcommitted(&self, name: &str) -> bool {
+        let is_counted = |pod: &&PodState| !pod.is_terminating && pod.stage == PodStage::Bound(name.to_owned());
+        let on: Vec<_> = self.pods.values().filter(is_counted).collect();
+        let node = &self.nodes[name];
+        on.iter().map(|pod| pod.shape.gpu).sum::<i64>() > node.gpu || on.len() as i64 > node.pods
+    }
+
+    /// A decision places pods of the group.
+    pub(super) fn note_start(&mut self, group: &str) {
+        if self.placed(group).count() == 0 {
+            let state = self.groups.get_mut(group).expect("a decided group exists");
+            (state.had_quorum, state.start_observed) = (false, true);
+        }
+    }
+
+    /// Records which gangs have their quorum, and which are half bound.
+    pub(super) fn update_groups(&mut self) {
+        for name in self.groups.keys().cloned().collect::<Vec<_>>() {
+            let Some(quorum) = self.quorum(&name) else { continue };
+            let bound = self.members(&name).filter(|pod| pod.is_bound()).count() + self.succeeded_count(&name);
+            let has_quorum = bound.min(self.counted(&name)) >= quorum;
+            self.groups.get_mut(&name).expect("it exists").had_quorum |= has_quorum;
+            let is_half_bound =
+                self.placed(&name).count() > 0 && !self.has_had_quorum(&name) && self.counted(&name) < quorum;
+            let state = self.groups.get_mut(&name).expect("it exists");
+            state.is_half_bound = is_half_bound;
+            state.half_bound_since.take_if(|_| !is_half_bound);
+        }
+    }
+
+    /// Whether the group's quorum is bound.
+    pub(super) fn has_quorum(&self, group: &str) -> bool {
+        let bound = self.placed(group).filter(|pod| pod.is_bound()).count() + self.succeeded_count(group);
+        self.quorum(group).is_some_and(|quorum| bound >= quorum)
+    }
+
+    /// A new core knows only what objects show.
+    pub(super) fn forget_observations(&mut self) {
+        self.pods.values_mut().for_each(|pod| pod.is_past = false);
+        for name in self.groups.keys().cloned().collect::<Vec<_>>() {
+            let state = self.groups.get_mut(&name).expect("it exists");
+            (state.is_continued, state.start_observed, state.half_bound_since) = (false, false, None);
+            // Terminating members may be evidence that the gang was whole.
+            let bound = self.members(&name).filter(|pod| pod.is_bound()).count() + self.succeeded_count(&name);
+            let has_quorum = self.quorum(&name).is_some_and(|quorum| bound >= quorum);
+            self.groups.get_mut(&name).expect("it exists").had_quorum = has_quorum;
+        }
+        self.nodes.values_mut().for_each(|node| (node.has_surplus, node.overcommitted_since) = (false, None));
+    }
+}
