@@ -199,6 +199,16 @@ impl ClusterModel {
         }
     }
 
+    /// Nodes that are no longer over-committed start anew.
+    pub(super) fn update_nodes(&mut self) {
+        for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            if !self.is_overcommitted(&name) {
+                let node = self.nodes.get_mut(&name).expect("it exists");
+                (node.has_surplus, node.overcommitted_since) = (false, None);
+            }
+        }
+    }
+
     /// Records which gangs have their quorum, and which are half bound.
     pub(super) fn update_groups(&mut self) {
         for name in self.groups.keys().cloned().collect::<Vec<_>>() {

@@ -100,6 +100,7 @@ impl OracleRun {
             Change::Decide { seconds, outcomes } => {
                 self.world.now += Duration::from_secs(seconds.into());
                 self.decide(outcomes);
+                self.model.update_nodes();
                 self.check();
             }
             Change::Steal { .. }
@@ -110,6 +111,7 @@ impl OracleRun {
             | Change::Shrink { .. } => self.change_pod(change),
         }
         self.model.update_groups();
+        self.model.update_nodes();
         self.world.core.assert_consistent();
     }
 
@@ -408,15 +410,9 @@ impl OracleRun {
             group.half_bound_since = group.is_half_bound.then_some(since);
             assert!(now <= since + MAX_HALF_BOUND, "{name} is half bound since {since}");
         }
-        let surplus: Vec<_> = self.model.nodes.iter().filter(|(_, node)| node.has_surplus).collect();
-        for name in surplus.into_iter().map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            let is_overcommitted = self.model.is_overcommitted(&name);
-            let node = self.model.nodes.get_mut(&name).unwrap();
+        for (name, node) in self.model.nodes.iter_mut().filter(|(_, node)| node.has_surplus) {
             let since = *node.overcommitted_since.get_or_insert(now);
-            assert!(!is_overcommitted || now <= since + MAX_OVERCOMMITTED, "{name} is over-committed since {since}");
-            if !is_overcommitted {
-                (node.has_surplus, node.overcommitted_since) = (false, None);
-            }
+            assert!(now <= since + MAX_OVERCOMMITTED, "{name} is over-committed since {since}");
         }
     }
 }
