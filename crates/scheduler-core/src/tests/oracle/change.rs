@@ -14,6 +14,11 @@ pub(super) enum Change {
         is_tainted: bool,
         has_ssd: bool,
     },
+    /// Only the rack of a node changes.
+    Relabel {
+        name: u8,
+        rack: u8,
+    },
     /// A node is lost. Its pods stay until they are deleted.
     LoseNode {
         name: u8,
@@ -98,6 +103,7 @@ pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => node(6),
+        2 => (0..6u8, 0..4u8).prop_map(|(name, rack)| Change::Relabel { name, rack }),
         1 => (0..6u8).prop_map(|name| Change::LoseNode { name }),
         8 => group(),
         3 => (any::<u8>(), 1..4u8, prop::bool::weighted(0.3))
@@ -122,7 +128,9 @@ fn change() -> impl Strategy<Value = Change> {
 fn crowded() -> impl Strategy<Value = Vec<Change>> {
     let step = prop_oneof![
         2 => node(3),
-        3 => group(),
+        2 => (0..3u8, 0..3u8).prop_map(|(name, rack)| Change::Relabel { name, rack }),
+        1 => group(),
+        3 => mixed_gang(),
         1 => single(),
         6 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
         1 => any::<u8>().prop_map(|pod| Change::Ungate { pod }),
@@ -158,6 +166,21 @@ fn group() -> impl Strategy<Value = Change> {
             gated_count,
         },
     )
+}
+
+/// A gang whose leader has another size than its workers.
+fn mixed_gang() -> impl Strategy<Value = Change> {
+    (2..4u8, 0..2u8, 2..4u8, 2..6u8, any::<bool>()).prop_map(|(min_count, extra, gpu, leader, in_rack)| Change::Group {
+        basic: false,
+        min_count,
+        extra,
+        gpu,
+        leader: Some(leader),
+        in_rack,
+        priority: 0,
+        on_ssd: false,
+        gated_count: 0,
+    })
 }
 
 fn single() -> impl Strategy<Value = Change> {

@@ -57,6 +57,7 @@ impl OracleRun {
                 let rack = (rack > 0).then(|| format!("r{rack}"));
                 self.set_node(&format!("n{name}"), gpu, pods, rack, (is_tainted, has_ssd));
             }
+            Change::Relabel { name, rack } => self.relabel(&format!("n{name}"), rack),
             Change::LoseNode { name } => {
                 if self.model.nodes.remove(&format!("n{name}")).is_some() {
                     self.world.apply(&format!("drop n{name}"));
@@ -187,6 +188,14 @@ impl OracleRun {
         // A node that shrinks over-commits itself, and no pod is released for that.
         let node = NodeState { gpu, pods, rack, is_tainted, has_ssd, ..NodeState::default() };
         self.model.nodes.insert(name.to_owned(), node);
+    }
+
+    fn relabel(&mut self, name: &str, rack: u8) {
+        if let Some(node) = self.model.nodes.get(name) {
+            let rack = (rack > 0).then(|| format!("r{rack}"));
+            let (gpu, pods) = (node.gpu as u8, node.pods as u8);
+            self.set_node(name, gpu, pods, rack, (node.is_tainted, node.has_ssd));
+        }
     }
 
     fn write_group(&mut self, name: &str) {
