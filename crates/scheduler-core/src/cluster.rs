@@ -468,6 +468,11 @@ impl Cluster {
         self.resources.columns_count() + self.topologies.iter().filter(|topology| topology.has_table()).count()
     }
 
+    /// The number of domains of all topology keys, empty ones included.
+    pub(crate) fn domains_count(&self) -> usize {
+        self.topologies.iter().map(|topology| topology.domains().len()).sum()
+    }
+
     /// Panics unless the columns are the sums of the usage of these pods.
     pub(crate) fn assert_sums<'a>(&self, pods: impl Iterator<Item = (NodeIndex, &'a Usage)>) {
         let mut counts: std::collections::BTreeMap<NodeIndex, i64> = Default::default();

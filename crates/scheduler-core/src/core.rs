@@ -414,6 +414,11 @@ impl Core {
         (self.classes.len(), self.cluster.tables_count())
     }
 
+    /// The number of topology domains, empty ones included.
+    pub(crate) fn domains_count(&self) -> usize {
+        self.cluster.domains_count()
+    }
+
     /// The cost of deciding: pods added to and removed from nodes, also tentatively, and class counts read.
     pub(crate) fn steps_count(&self) -> u64 {
         self.cluster.log_end() + self.class_counts_read

@@ -9,7 +9,7 @@ use crate::cluster::names::NameId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TopologyId(pub(super) u32);
 
-/// One value of a topology key. Numbered in the order of observation.
+/// One value of a topology key. Numbered in the order of observation; the number of a domain without nodes is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DomainId(u32);
 
@@ -19,7 +19,7 @@ impl DomainId {
     }
 }
 
-/// The domains of one key. A domain without nodes remains, empty.
+/// The domains of one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Topology {
     key: NameId,
@@ -27,7 +27,10 @@ pub(crate) struct Topology {
     version: u64,
     domain_of: Vec<Option<DomainId>>,
     domains: Vec<Domain>,
+    /// Domains with nodes.
     by_value: FxHashMap<NameId, DomainId>,
+    /// Domains without nodes. The last one is reused first.
+    free: Vec<DomainId>,
 }
 
 /// The domains of a set of nodes.
@@ -61,7 +64,14 @@ struct Domain {
 
 impl Topology {
     pub(super) fn new(key: NameId) -> Topology {
-        Topology { key, version: 0, domain_of: Vec::new(), domains: Vec::new(), by_value: FxHashMap::default() }
+        Topology {
+            key,
+            version: 0,
+            domain_of: Vec::new(),
+            domains: Vec::new(),
+            by_value: FxHashMap::default(),
+            free: Vec::new(),
+        }
     }
 
     /// Moves a node with `pods_count` pods into the domain of its label. Returns whether the domain changed.
@@ -78,9 +88,13 @@ impl Topology {
         self.domain_of[index.at()] = next;
         self.version += 1;
         if let Some(domain) = before {
-            let Domain { nodes, pods_count: sum, .. } = &mut self.domains[domain.at()];
+            let Domain { nodes, pods_count: sum, value } = &mut self.domains[domain.at()];
             nodes.remove(nodes.binary_search(&index).expect("a node is listed in its domain"));
             *sum -= pods_count;
+            if nodes.is_empty() {
+                self.by_value.remove(&std::mem::replace(value, NameId::EMPTY));
+                self.free.push(domain);
+            }
         }
         if let Some(domain) = next {
             let Domain { nodes, pods_count: sum, .. } = &mut self.domains[domain.at()];
@@ -111,7 +125,7 @@ impl Topology {
         self.domain_of.get(index.at()).copied().flatten()
     }
 
-    /// Every domain, empty ones included.
+    /// Every domain, those without nodes included.
     pub(crate) fn domains(&self) -> impl ExactSizeIterator<Item = DomainId> + use<> {
         (0..self.domains.len() as u32).map(DomainId)
     }
@@ -126,7 +140,7 @@ impl Topology {
         self.domains[domain.at()].pods_count
     }
 
-    /// The label value of a domain.
+    /// The label value of a domain with nodes.
     pub(crate) fn value(&self, domain: DomainId) -> NameId {
         self.domains[domain.at()].value
     }
@@ -139,8 +153,12 @@ impl Topology {
 
     fn domain(&mut self, value: NameId) -> DomainId {
         *self.by_value.entry(value).or_insert_with(|| {
-            self.domains.push(Domain { value, nodes: Vec::new(), pods_count: 0 });
-            DomainId(self.domains.len() as u32 - 1)
+            let domain = self.free.pop().unwrap_or(DomainId(self.domains.len() as u32));
+            if domain.at() == self.domains.len() {
+                self.domains.push(Domain { value, nodes: Vec::new(), pods_count: 0 });
+            }
+            self.domains[domain.at()].value = value;
+            domain
         })
     }
 }
