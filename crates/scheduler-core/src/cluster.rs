@@ -4,8 +4,8 @@
 //! read of a node, the domains of a topology key, and the dirty log.
 //!
 //! What holds: a node has an index while it exists or pods are on it. Everything a filter or score reads about it is
-//! in columns at that index. Each change appends the index to the dirty log, from which the class indexes catch up. An
-//! overlay undoes its changes when it is dropped.
+//! in columns at that index. Each change is recorded in the dirty log, from which the class indexes catch up. An overlay
+//! undoes its changes when it is dropped, and their record.
 
 mod node; // static properties of a node: labels, taints, images, declared features
 mod node_ref; // one node as filters and scores read it
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use types::views::{NodeView, PodView};
 
-pub(crate) use dirty::{NodeChangeKind, TouchedNode};
+pub(crate) use dirty::{LogPosition, NodeChangeKind, TouchedNode, TrialStart};
 pub(crate) use images::full_name;
 pub use node::Effect;
 pub(crate) use node::{NodeInfo, Taint};
@@ -219,7 +219,7 @@ impl Cluster {
     /// Enforces the reservation for the units decided next, or suspends it.
     pub(crate) fn enforce_reservation(&mut self, enforced: bool) {
         for node in self.reservation.set_enforced(enforced) {
-            self.log.push(node, NodeChangeKind::Pods, self.nodes.len());
+            self.log.push(node, NodeChangeKind::Pods);
         }
     }
 
@@ -251,6 +251,17 @@ impl Cluster {
     /// The same, as if the reservation were enforced.
     pub(crate) fn slots_if_reservation_enforced(&self, index: NodeIndex, usage: &Usage) -> u32 {
         self.reservation.slots_beside_if_enforced(index, usage, self)
+    }
+
+    /// Begins a trial: pods that are added and removed from now on may be reverted.
+    pub(crate) fn begin_trial(&mut self) -> TrialStart {
+        self.log.begin_trial()
+    }
+
+    /// Ends a trial in which every change was reverted. It leaves no trace in the dirty log.
+    pub(crate) fn end_undone_trial(&mut self, trial: TrialStart) {
+        self.log.undo(trial, 0);
+        self.log.end_trial();
     }
 
     /// An overlay of tentative pods over this cluster; dropping it removes them again.
@@ -378,14 +389,18 @@ impl Cluster {
     }
 
     /// The end of the dirty log.
-    pub(crate) fn log_end(&self) -> u64 {
+    pub(crate) fn log_end(&self) -> LogPosition {
         self.log.end()
     }
 
-    /// The nodes that changed since `position`, each once; `None` when there were more changes than nodes.
-    pub(crate) fn touched_since(&self, position: u64) -> Option<impl Iterator<Item = TouchedNode> + '_> {
-        let few = self.log.count_since(position) <= self.nodes.len().max(64) as u64;
-        self.log.since(position).filter(|_| few)
+    /// Whether no node changed since `position`.
+    pub(crate) fn is_unchanged_since(&self, position: LogPosition) -> bool {
+        self.log.is_end(position)
+    }
+
+    /// The nodes that changed since `position`, each once.
+    pub(crate) fn touched_since(&self, position: LogPosition) -> impl Iterator<Item = TouchedNode> + '_ {
+        self.log.since(position)
     }
 
     /// The domains of a node label, tracked from the first request on.
@@ -438,12 +453,12 @@ impl Cluster {
         for topology in &mut self.topologies {
             topology.count(index, sign);
         }
-        self.log.push(index, NodeChangeKind::Pods, self.nodes.len());
+        self.log.push_pods(index);
     }
 
     fn note_shape_change(&mut self, index: NodeIndex) {
         self.shape += 1;
-        self.log.push(index, NodeChangeKind::Shape, self.nodes.len());
+        self.log.push(index, NodeChangeKind::Shape);
     }
 
     fn release_if_unused(&mut self, index: NodeIndex) {
@@ -466,6 +481,11 @@ impl Cluster {
     /// The number of tables with a row for each node that exist because a user chose a name.
     pub(crate) fn tables_count(&self) -> usize {
         self.resources.columns_count() + self.topologies.iter().filter(|topology| topology.has_table()).count()
+    }
+
+    /// The number of changes of nodes so far, undone ones included.
+    pub(crate) fn changes_count(&self) -> u64 {
+        self.log.changes_count()
     }
 
     /// The number of domains of all topology keys, empty ones included.

@@ -421,7 +421,7 @@ impl Core {
 
     /// The cost of deciding: pods added to and removed from nodes, also tentatively, and class counts read.
     pub(crate) fn steps_count(&self) -> u64 {
-        self.cluster.log_end() + self.class_counts_read
+        self.cluster.changes_count() + self.class_counts_read
     }
 
     /// Panics unless the columns are the sums of the pods, and every cached index equals a newly built one.

@@ -60,13 +60,16 @@ pub(crate) fn try_decide(
     if reasons::members_are_split(demand, cluster).is_some() {
         return Trial::DoesNotFit { proven: true };
     }
-    match find_placement(demand, cluster, classes, &mut budget) {
+    let start = cluster.begin_trial();
+    let trial = match find_placement(demand, cluster, classes, &mut budget) {
         Ok((placement, region)) => {
             undo_placement(demand, &placement, cluster, classes);
             Trial::Fits(region)
         }
         Err(partial) => Trial::DoesNotFit { proven: partial.is_none_or(|partial| partial.proven) },
-    }
+    };
+    cluster.end_undone_trial(start);
+    trial
 }
 
 /// The refusal that [`decide`] would return; none if the unit fits. Changes nothing.
@@ -76,13 +79,16 @@ pub(crate) fn dry_run(
     classes: &mut Classes,
     budget: SearchBudget,
 ) -> Option<Refusal> {
-    match decide(demand, cluster, classes, budget) {
+    let start = cluster.begin_trial();
+    let refusal = match decide(demand, cluster, classes, budget) {
         PlacementResult::Placed { placement, .. } => {
             undo_placement(demand, &placement, cluster, classes);
             None
         }
         PlacementResult::Refused(refusal) => Some(refusal),
-    }
+    };
+    cluster.end_undone_trial(start);
+    refusal
 }
 
 fn undo_placement(demand: &Demand, placement: &UnitPlacement, cluster: &mut Cluster, classes: &Classes) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use self::batch::{BATCH, Batch, batches};
 use self::marks::NodeScores;
 use self::tournament::Tournament;
-use crate::cluster::{Cluster, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
+use crate::cluster::{Cluster, LogPosition, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
 use crate::demand::classes::Class;
 use crate::explain::reasons::ClassReasons;
 use crate::plugins::Plugins;
@@ -26,7 +26,7 @@ use crate::plugins::filters::{Filter, LoadAssumption, NO_LIMIT};
 pub(crate) struct ClassIndex {
     plugins: Arc<Plugins>,
     /// Position in the dirty log up to which this is up to date.
-    log_position: u64,
+    log_position: LogPosition,
     /// The refusing filter, per node.
     refused_by: Vec<RefusingFilter>,
     /// How many more pods of the class fit, per node.
@@ -99,14 +99,14 @@ impl ClassIndex {
 
     /// Applies what changed since the last call. Returns whether all scores were normalized again.
     pub(crate) fn catch_up(&mut self, class: &Class, cluster: &Cluster) -> bool {
-        if self.log_position == cluster.log_end() {
+        if cluster.is_unchanged_since(self.log_position) {
             return false;
         }
-        let Some(touched) = cluster.touched_since(self.log_position).filter(|_| self.scores.is_valid(class, cluster))
-        else {
+        if !self.scores.is_valid(class, cluster) {
             *self = ClassIndex::of(class, Arc::clone(&self.plugins), cluster);
             return true;
-        };
+        }
+        let touched = cluster.touched_since(self.log_position);
         if self.slots.len() < cluster.width() {
             self.widen(cluster.width());
         }

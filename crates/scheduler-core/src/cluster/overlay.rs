@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Cluster, NodeIndex};
+use super::{Cluster, NodeIndex, TrialStart};
 use crate::demand::requests::Usage;
 
 /// Pods that count on their nodes while the overlay lives, or for good once it is committed.
@@ -13,11 +13,14 @@ pub(crate) struct PlacementOverlay<'a> {
     /// Nodes, each with the position of the pod's usage in `usages`.
     placed: SmallVec<[(NodeIndex, u32); 8]>,
     usages: SmallVec<[Arc<Usage>; 2]>,
+    trial: TrialStart,
+    is_committed: bool,
 }
 
 impl<'a> PlacementOverlay<'a> {
     pub(super) fn new(cluster: &'a mut Cluster) -> PlacementOverlay<'a> {
-        PlacementOverlay { cluster, placed: SmallVec::new(), usages: SmallVec::new() }
+        let trial = cluster.log.begin_trial();
+        PlacementOverlay { cluster, placed: SmallVec::new(), usages: SmallVec::new(), trial, is_committed: false }
     }
 
     /// Counts one more pod on a node.
@@ -42,6 +45,8 @@ impl<'a> PlacementOverlay<'a> {
         for (node, at) in self.placed.drain(len..).rev() {
             self.cluster.remove_pod(node, &self.usages[at as usize]);
         }
+        // Each of the other pods is one change.
+        self.cluster.log.undo(self.trial, len);
     }
 
     /// The cluster with the tentative pods on it.
@@ -51,12 +56,15 @@ impl<'a> PlacementOverlay<'a> {
 
     /// Keeps the pods.
     pub(crate) fn commit(mut self) {
-        self.placed.clear();
+        self.is_committed = true;
     }
 }
 
 impl Drop for PlacementOverlay<'_> {
     fn drop(&mut self) {
-        self.rollback_to(0);
+        if !self.is_committed {
+            self.rollback_to(0);
+        }
+        self.cluster.log.end_trial();
     }
 }

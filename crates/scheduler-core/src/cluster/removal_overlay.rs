@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, NodeIndex};
+use crate::cluster::{Cluster, NodeIndex, TrialStart};
 use crate::demand::requests::Usage;
 
 /// Pods on nodes: their node and usage.
@@ -12,6 +12,7 @@ pub(crate) type PlacedUsages = Vec<(NodeIndex, Arc<Usage>)>;
 pub(crate) struct RemovalOverlay<'a> {
     cluster: &'a mut Cluster,
     removed: PlacedUsages,
+    trial: TrialStart,
 }
 
 impl<'a> RemovalOverlay<'a> {
@@ -23,10 +24,11 @@ impl<'a> RemovalOverlay<'a> {
     ) -> RemovalOverlay<'a> {
         let present = pods.into_iter().filter(|(node, _)| cluster.node(*node).present);
         let removed: PlacedUsages = present.cloned().collect();
+        let trial = cluster.begin_trial();
         for (node, usage) in &removed {
             cluster.remove_pod(*node, usage);
         }
-        RemovalOverlay { cluster, removed }
+        RemovalOverlay { cluster, removed, trial }
     }
 
     /// The cluster without them.
@@ -40,5 +42,6 @@ impl Drop for RemovalOverlay<'_> {
         for (node, usage) in &self.removed {
             self.cluster.add_pod(*node, usage);
         }
+        self.cluster.end_undone_trial(self.trial);
     }
 }
