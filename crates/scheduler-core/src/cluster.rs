@@ -363,6 +363,11 @@ impl Cluster {
         self.image_counts.nodes_count(image)
     }
 
+    /// The different sizes that nodes report for an image, sorted.
+    pub(crate) fn image_sizes(&self, image: NameId) -> impl Iterator<Item = i64> + Clone + '_ {
+        self.image_counts.sizes(image)
+    }
+
     /// The name of a node.
     pub(crate) fn node_name(&self, index: NodeIndex) -> &str {
         self.names.text(self.nodes[index.at()].name)

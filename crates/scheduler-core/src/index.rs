@@ -13,7 +13,7 @@ pub(crate) mod tournament; // repeatedly finds the best of many
 use std::sync::Arc;
 
 use self::batch::{BATCH, Batch, batches};
-use self::marks::NodeScores;
+use self::marks::{ExternalChanges, NodeScores};
 use self::tournament::Tournament;
 use crate::cluster::{Cluster, LogPosition, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
 use crate::demand::classes::Class;
@@ -39,8 +39,18 @@ pub(crate) struct ClassIndex {
     sums: Vec<DomainSums>,
     /// Cached reasons, valid while nothing changes.
     pub(crate) cached_reasons: Vec<ClassReasons>,
-    /// Slots per node without any pods, with the shape of the cluster they are valid for.
-    slots_when_empty: Option<(u64, Vec<u32>)>,
+    slots_when_empty: Option<EmptySlots>,
+    /// How many nodes were evaluated since it was built.
+    #[cfg(test)]
+    pub(crate) evaluated_count: u64,
+}
+
+/// Slots per node without any pods on it.
+#[derive(Debug)]
+struct EmptySlots {
+    /// Position in the dirty log up to which they are up to date.
+    log_position: LogPosition,
+    slots: Vec<u32>,
 }
 
 /// The filter that refuses a node, as its position in the profile.
@@ -86,25 +96,28 @@ impl ClassIndex {
             sums: Vec::new(),
             cached_reasons: Vec::new(),
             slots_when_empty: None,
+            #[cfg(test)]
+            evaluated_count: 0,
         };
         index.widen(cluster.width());
         let mut keys = vec![0; cluster.width()];
         for batch in batches(cluster.indices()) {
             index.evaluate(class, cluster, &batch, NodeChangeKind::Shape, |_, node, key| keys[node.at()] = key);
         }
+        index.renormalize_if_needed(class, cluster, |_, node, key| keys[node.at()] = key);
         index.tree = Tournament::of(&keys);
-        index.renormalize_if_needed(class, cluster);
+        #[cfg(test)]
+        {
+            index.evaluated_count = 0;
+        }
         index
     }
 
-    /// Applies what changed since the last call. Returns whether all scores were normalized again.
+    /// Applies what changed since the last call. Returns whether scores were normalized again, also of nodes that did
+    /// not change.
     pub(crate) fn catch_up(&mut self, class: &Class, cluster: &Cluster) -> bool {
         if cluster.is_unchanged_since(self.log_position) {
             return false;
-        }
-        if !self.scores.is_valid(class, cluster) {
-            *self = ClassIndex::of(class, Arc::clone(&self.plugins), cluster);
-            return true;
         }
         let touched = cluster.touched_since(self.log_position);
         if self.slots.len() < cluster.width() {
@@ -112,19 +125,39 @@ impl ClassIndex {
         }
         self.log_position = cluster.log_end();
         self.cached_reasons.clear();
-        let set = |tree: &mut Tournament, node: NodeIndex, key| tree.set(node.at(), key);
         let (mut with_other_pods, mut reshaped) = (Batch::default(), Batch::default());
         for TouchedNode { node, changed } in touched {
             let batch = if changed == NodeChangeKind::Pods { &mut with_other_pods } else { &mut reshaped };
             batch.push(node);
             if batch.is_full() {
-                self.evaluate(class, cluster, batch, changed, set);
+                self.evaluate(class, cluster, batch, changed, set_key);
                 batch.clear();
             }
         }
-        self.evaluate(class, cluster, &with_other_pods, NodeChangeKind::Pods, set);
-        self.evaluate(class, cluster, &reshaped, NodeChangeKind::Shape, set);
-        self.renormalize_if_needed(class, cluster)
+        self.evaluate(class, cluster, &with_other_pods, NodeChangeKind::Pods, set_key);
+        self.evaluate(class, cluster, &reshaped, NodeChangeKind::Shape, set_key);
+        let rescored = self.rescore_if_needed(class, cluster);
+        self.renormalize_if_needed(class, cluster, set_key) || rescored
+    }
+
+    /// Scores nodes again that did not change, because something else changed that scores read. Returns whether it did.
+    fn rescore_if_needed(&mut self, class: &Class, cluster: &Cluster) -> bool {
+        let changes = self.scores.external_changes(class, cluster);
+        if changes == ExternalChanges::default() {
+            return false;
+        }
+        let mut outdated: Vec<NodeIndex> = Vec::new();
+        for batch in batches(cluster.indices().filter(|node| self.slots(*node) > 0)) {
+            if changes.of_counted {
+                outdated.extend(&*batch);
+            } else {
+                self.scores.outdated(class, cluster.node_refs(&batch), |node| outdated.push(node));
+            }
+        }
+        for batch in batches(outdated.into_iter()) {
+            self.evaluate(class, cluster, &batch, NodeChangeKind::Shape, set_key);
+        }
+        true
     }
 
     /// The node with the highest total score that has a slot; of equal nodes the one observed first.
@@ -146,7 +179,7 @@ impl ClassIndex {
     /// Its size in bytes, without cached reasons.
     pub(crate) fn bytes(&self) -> usize {
         let sums: usize = self.sums.iter().map(|sums| sums.by_domain.capacity() * size_of::<u64>()).sum();
-        let empty = self.slots_when_empty.as_ref().map_or(0, |(_, slots)| slots.capacity());
+        let empty = self.slots_when_empty.as_ref().map_or(0, |empty| empty.slots.capacity());
         let per_node = self.refused_by.capacity() + (self.slots.capacity() + empty) * size_of::<u32>();
         size_of::<ClassIndex>() + per_node + sums + self.tree.bytes() + self.scores.bytes()
     }
@@ -208,31 +241,31 @@ impl ClassIndex {
 
     /// How many pods of the class would fit on each node without any pods on it.
     pub(crate) fn slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> &[u32] {
-        let shape = cluster.shape();
-        // A node that is only named by a bound pod has a column entry without changing the shape.
-        let is_current = |(version, slots): &(u64, Vec<u32>)| *version == shape && slots.len() == cluster.width();
-        if !self.slots_when_empty.as_ref().is_some_and(is_current) {
-            let mut slots = vec![0; cluster.width()];
-            let open = cluster.indices().filter(|node| !self.refuser(*node).is_static(&self.plugins));
-            for batch in batches(open) {
-                let mut batch_slots = BatchSlots::unlimited();
-                batch_slots.apply_filters(
-                    self.plugins.counted_filters(),
-                    class,
-                    cluster.node_refs(&batch),
-                    LoadAssumption::Empty,
-                );
-                batch.iter().zip(batch_slots.slots).for_each(|(node, count)| slots[node.at()] = count);
+        let (mut slots, reshaped) = match self.slots_when_empty.take() {
+            Some(EmptySlots { log_position, slots }) => {
+                let touched = cluster.touched_since(log_position);
+                let reshaped = touched.filter(|touched| touched.changed == NodeChangeKind::Shape);
+                (slots, reshaped.map(|touched| touched.node).collect())
             }
-            self.slots_when_empty = Some((shape, slots));
+            None => (Vec::new(), cluster.indices().collect::<Vec<_>>()),
+        };
+        // A node that is only named by a bound pod has a column entry too.
+        slots.resize(cluster.width(), 0);
+        reshaped.iter().for_each(|node| slots[node.at()] = 0);
+        let open = reshaped.into_iter().filter(|node| !self.refuser(*node).is_static(&self.plugins));
+        for batch in batches(open) {
+            let (mut batch_slots, nodes) = (BatchSlots::unlimited(), cluster.node_refs(&batch));
+            batch_slots.apply_filters(self.plugins.counted_filters(), class, nodes, LoadAssumption::Empty);
+            batch.iter().zip(batch_slots.slots).for_each(|(node, count)| slots[node.at()] = count);
         }
-        self.slots_when_empty.as_ref().map_or(&[], |(_, slots)| slots)
+        let empty = EmptySlots { log_position: cluster.log_end(), slots };
+        &self.slots_when_empty.insert(empty).slots
     }
 
     /// Whether no node fits a pod of the class even when empty, as last computed.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.slots_total == 0
-            && self.slots_when_empty.as_ref().is_some_and(|(_, slots)| slots.iter().all(|slots| *slots == 0))
+            && self.slots_when_empty.as_ref().is_some_and(|empty| empty.slots.iter().all(|slots| *slots == 0))
     }
 
     fn widen(&mut self, width: usize) {
@@ -254,6 +287,10 @@ impl ClassIndex {
     ) {
         if nodes.is_empty() {
             return;
+        }
+        #[cfg(test)]
+        {
+            self.evaluated_count += nodes.len() as u64;
         }
         let slots = &self.slots;
         self.scores.remove_nodes(nodes.iter().copied().filter(|node| slots[node.at()] > 0));
@@ -350,16 +387,19 @@ impl ClassIndex {
         }
     }
 
-    /// Computes all totals again if those of unchanged nodes are no longer valid.
-    fn renormalize_if_needed(&mut self, class: &Class, cluster: &Cluster) -> bool {
+    /// Computes totals of unchanged nodes again if they are no longer valid. Returns whether it did.
+    fn renormalize_if_needed(
+        &mut self,
+        class: &Class,
+        cluster: &Cluster,
+        mut set: impl FnMut(&mut Tournament, NodeIndex, u32),
+    ) -> bool {
         if !self.scores.needs_renormalization() {
             return false;
         }
-        let mut keys = vec![0; self.slots.len()];
-        let open = cluster.indices().filter(|node| self.slots[node.at()] > 0);
-        let set_total = |node: NodeIndex, total| keys[node.at()] = tree_key(total);
-        self.scores.renormalize(class, cluster, batches(open), set_total);
-        self.tree = Tournament::of(&keys);
+        let (slots, tree) = (&self.slots, &mut self.tree);
+        let with_slots = cluster.indices().filter(|node| slots[node.at()] > 0);
+        self.scores.renormalize(class, cluster, with_slots, |node, total| set(tree, node, tree_key(total)));
         true
     }
 
@@ -379,6 +419,11 @@ impl ClassIndex {
         let rebuilt = ClassIndex::of(class, Arc::clone(&self.plugins), cluster).debug_state(&topologies, cluster);
         assert_eq!(self.debug_state(&topologies, cluster), rebuilt);
     }
+}
+
+/// Stores the tree key of a node.
+fn set_key(tree: &mut Tournament, node: NodeIndex, key: u32) {
+    tree.set(node.at(), key);
 }
 
 /// The tree key of a total; never 0, which means that a node has no slots.

@@ -52,6 +52,12 @@ impl Core {
         self.classes.scheduler_name(class)
     }
 
+    /// How many class indexes were built from all nodes so far. A class has one build; another follows only if its index
+    /// was dropped.
+    pub fn index_builds_count(&self) -> u64 {
+        self.classes.builds_count()
+    }
+
     /// The number of nodes.
     pub fn nodes_count(&self) -> usize {
         self.cluster.present_count()

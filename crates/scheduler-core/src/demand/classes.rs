@@ -280,6 +280,8 @@ pub(crate) struct Classes {
     /// The size of all indexes together.
     bytes: usize,
     max_bytes: usize,
+    /// The number of indexes that were built from all nodes.
+    builds_count: u64,
 }
 
 #[derive(Debug)]
@@ -307,6 +309,7 @@ impl Classes {
             uses: 0,
             bytes: 0,
             max_bytes,
+            builds_count: 0,
         }
     }
 
@@ -428,6 +431,7 @@ impl Classes {
                 index.catch_up(&entry.class, cluster);
             }
             empty => {
+                self.builds_count += 1;
                 let plugins = Arc::clone(&self.profiles[entry.class.profile]);
                 *empty = Some(Box::new(ClassIndex::of(&entry.class, plugins, cluster)));
             }
@@ -438,6 +442,11 @@ impl Classes {
         self.evict_indexes();
         let entry = self.entries.get_mut(&id).expect("an acquired class has an entry");
         (&entry.class, entry.index.as_mut().expect("the index was built above"))
+    }
+
+    /// How many indexes were built from all nodes so far: one for each class, and again if it was dropped.
+    pub(crate) fn builds_count(&self) -> u64 {
+        self.builds_count
     }
 
     /// The number of classes.

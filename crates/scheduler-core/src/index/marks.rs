@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{BATCH, Batch};
+use super::{BATCH, batches};
 use crate::cluster::{Cluster, NodeIndex, NodeRefs};
 use crate::demand::classes::Class;
 use crate::plugins::Plugins;
@@ -22,10 +22,7 @@ pub(super) struct NodeScores {
     width: usize,
     /// Weighted sum of `fixed`, per node with slots; empty while all are 0.
     by_node: Vec<i64>,
-    /// Weighted sum of `counted` and `fixed`, per node with slots. Empty until the first renormalization.
-    points: Vec<i64>,
-    /// What the scores read beyond the nodes, and for which shape of the cluster.
-    external_version: u64,
+    /// The shape of the cluster for which the external versions were read.
     shape: u64,
 }
 
@@ -38,6 +35,17 @@ struct WeightedScore {
     score: Arc<dyn Score>,
     weight: i64,
     position: usize,
+    /// The version of what it reads beyond the nodes.
+    external_version: u64,
+}
+
+/// Which scores of unchanged nodes may have changed, because of what they read beyond the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ExternalChanges {
+    /// Scores that are cached per node.
+    pub(super) of_static: bool,
+    /// Scores that are computed whenever a node changes.
+    pub(super) of_counted: bool,
 }
 
 #[derive(Debug)]
@@ -61,7 +69,8 @@ impl NodeScores {
         for (position, (score, weight)) in
             plugins.scores.iter().enumerate().filter(|(_, (score, _))| score.applies(class))
         {
-            let by = WeightedScore { score: Arc::clone(score), weight: *weight, position };
+            let external_version = score.external_version(class, AllNodes(cluster));
+            let by = WeightedScore { score: Arc::clone(score), weight: *weight, position, external_version };
             match (score.normalization(), score.kind()) {
                 (ScoreNormalization::Points, PluginKind::Static) => fixed.push(by),
                 (ScoreNormalization::Points, _) => counted.push(by),
@@ -78,34 +87,51 @@ impl NodeScores {
                 }
             }
         }
-        let mut scores = NodeScores {
-            counted,
-            fixed,
-            scaled,
-            width: 0,
-            by_node: Vec::new(),
-            points: Vec::new(),
-            external_version: 0,
-            shape: cluster.shape(),
-        };
-        scores.external_version = scores.external_version(class, cluster);
-        scores
+        NodeScores { counted, fixed, scaled, width: 0, by_node: Vec::new(), shape: cluster.shape() }
     }
 
     pub(super) fn widen(&mut self, width: usize) {
         self.width = width;
         let raws = self.scaled.iter_mut().map(|scaled| &mut scaled.raw);
-        for column in raws.chain([&mut self.by_node, &mut self.points]).filter(|column| !column.is_empty()) {
+        for column in raws.chain([&mut self.by_node]).filter(|column| !column.is_empty()) {
             column.resize(width, 0);
         }
     }
 
-    /// Whether cached values are still valid for nodes that did not change. If not, all must be computed again.
-    pub(super) fn is_valid(&mut self, class: &Class, cluster: &Cluster) -> bool {
+    /// Which values are no longer valid for nodes that did not change.
+    pub(super) fn external_changes(&mut self, class: &Class, cluster: &Cluster) -> ExternalChanges {
+        let mut changes = ExternalChanges::default();
         if std::mem::replace(&mut self.shape, cluster.shape()) == self.shape {
-            return true;
+            return changes;
         }
-        self.external_version == self.external_version(class, cluster)
+        let counted = self.counted.iter_mut().map(|by| (by, false));
+        let fixed = self.fixed.iter_mut().map(|by| (by, true));
+        let scaled = self.scaled.iter_mut().map(|scaled| (&mut scaled.by, scaled.is_static));
+        for (by, is_static) in counted.chain(fixed).chain(scaled) {
+            let version = by.score.external_version(class, AllNodes(cluster));
+            let changed = std::mem::replace(&mut by.external_version, version) != version;
+            *(if is_static { &mut changes.of_static } else { &mut changes.of_counted }) |= changed;
+        }
+        changes
+    }
+
+    /// Of nodes with slots, those whose cached scores are outdated.
+    pub(super) fn outdated(&self, class: &Class, nodes: NodeRefs<'_>, mut report: impl FnMut(NodeIndex)) {
+        let mut is_outdated = [false; BATCH];
+        let mut compare = |column: &[i64], values: &BatchTotals| {
+            for ((node, value), is_outdated) in nodes.nodes.iter().zip(values).zip(&mut is_outdated) {
+                *is_outdated |= column.get(node.at()).copied().unwrap_or(0) != *value;
+            }
+        };
+        let mut sums = [0; BATCH];
+        sum_scores(&self.fixed, class, nodes, &mut sums);
+        compare(&self.by_node, &sums);
+        for scaled in self.scaled.iter().filter(|scaled| scaled.is_static) {
+            let mut raws = [0; BATCH];
+            scaled.by.score.add_weighted(class, nodes, 1, &mut raws[..nodes.nodes.len()]);
+            compare(&scaled.raw, &raws);
+        }
+        nodes.nodes.iter().zip(is_outdated).filter(|(_, is_outdated)| *is_outdated).for_each(|(node, _)| report(*node));
     }
 
     /// Scores nodes with slots, and adds up their totals. Static scores are computed for the `new` nodes among them
@@ -141,25 +167,23 @@ impl NodeScores {
         self.scaled.iter().any(|scaled| scaled.largest != scaled.largest_now())
     }
 
-    /// Computes all totals with the current largest raw values. `batches` are all nodes with slots, and `set_total`
-    /// receives their totals.
+    /// Computes totals with the current largest raw values, where they make a difference. `with_slots` are all nodes with
+    /// slots, and `set_total` receives the totals.
     pub(super) fn renormalize(
         &mut self,
         class: &Class,
         cluster: &Cluster,
-        batches: impl Iterator<Item = Batch>,
+        with_slots: impl Iterator<Item = NodeIndex>,
         mut set_total: impl FnMut(NodeIndex, i64),
     ) {
+        let changed: Vec<bool> = self.scaled.iter().map(|scaled| scaled.largest != scaled.largest_now()).collect();
         self.scaled.iter_mut().for_each(|scaled| scaled.largest = scaled.largest_now());
-        let has_points = !self.points.is_empty();
-        self.points.resize(self.width, 0);
-        for batch in batches {
+        // A raw value of 0 has the same points whatever the largest is.
+        let scaled = || self.scaled.iter().zip(&changed).filter(|(_, changed)| **changed);
+        let is_affected = |node: &NodeIndex| scaled().any(|(scaled, _)| scaled.raw_of(*node) != 0);
+        for batch in batches(with_slots.filter(is_affected)) {
             let mut totals = [0; BATCH];
-            if has_points {
-                batch.iter().zip(&mut totals).for_each(|(node, total)| *total = self.points[node.at()]);
-            } else {
-                self.add_points(class, cluster.node_refs(&batch), &mut totals);
-            }
+            self.add_points(class, cluster.node_refs(&batch), &mut totals);
             self.scale(&batch, &mut totals);
             batch.iter().zip(totals).for_each(|(node, total)| set_total(*node, total));
         }
@@ -178,7 +202,7 @@ impl NodeScores {
     /// The size of the columns in bytes.
     pub(super) fn bytes(&self) -> usize {
         let raws: usize = self.scaled.iter().map(|scaled| scaled.raw.capacity()).sum();
-        (raws + self.by_node.capacity() + self.points.capacity()) * size_of::<i64>()
+        (raws + self.by_node.capacity()) * size_of::<i64>()
     }
 
     /// What is guaranteed about raw values, in a form that two can be compared by.
@@ -189,13 +213,10 @@ impl NodeScores {
     }
 
     /// Adds all scores that are points by themselves.
-    fn add_points(&mut self, class: &Class, nodes: NodeRefs<'_>, totals: &mut BatchTotals) {
+    fn add_points(&self, class: &Class, nodes: NodeRefs<'_>, totals: &mut BatchTotals) {
         sum_scores(&self.counted, class, nodes, totals);
         if !self.by_node.is_empty() {
-            nodes.nodes.iter().zip(&mut *totals).for_each(|(node, sum)| *sum += self.by_node[node.at()]);
-        }
-        if !self.points.is_empty() {
-            nodes.nodes.iter().zip(totals).for_each(|(node, sum)| self.points[node.at()] = *sum);
+            nodes.nodes.iter().zip(totals).for_each(|(node, sum)| *sum += self.by_node[node.at()]);
         }
     }
 
@@ -209,12 +230,6 @@ impl NodeScores {
                 nodes.iter().zip(&mut *totals).for_each(|(node, total)| *total += scaled.weighted_points(*node));
             }
         }
-    }
-
-    fn external_version(&self, class: &Class, cluster: &Cluster) -> u64 {
-        let scores = self.counted.iter().chain(&self.fixed).chain(self.scaled.iter().map(|scaled| &scaled.by));
-        let versions = scores.map(|by| by.score.external_version(class, AllNodes(cluster)));
-        versions.fold(0, |mixed: u64, one| mixed.rotate_left(7) ^ one)
     }
 }
 
@@ -243,9 +258,12 @@ impl NormalizedScore {
         }
     }
 
+    fn raw_of(&self, node: NodeIndex) -> i64 {
+        self.raw.get(node.at()).copied().unwrap_or(0)
+    }
+
     fn weighted_points(&self, node: NodeIndex) -> i64 {
-        let raw = self.raw.get(node.at()).copied().unwrap_or(0);
-        self.by.weight * self.scale.points(raw, self.largest)
+        self.by.weight * self.scale.points(self.raw_of(node), self.largest)
     }
 
     fn largest_now(&self) -> i64 {
