@@ -14,7 +14,8 @@ mod overflow_sums; // exact sums of requests that exceed the columns
 mod pod_counters; // sums over the pods of a node that plugins declare
 mod images; // the number of nodes that have each image
 mod topology; // nodes by the value of a label
-mod dirty; // which nodes changed, in order
+mod dirty; // which nodes changed since a reader last looked
+mod sweep; // frees names, resources and topologies that nothing uses
 mod overlay; // tentative pods; dropping the overlay undoes them
 pub(crate) mod removal_overlay; // a cluster without some of its pods
 pub(crate) mod chunked_vec; // a vector whose copies share what does not change
@@ -36,6 +37,7 @@ pub(crate) use overlay::PlacementOverlay;
 pub use pod_counters::PodCounter;
 pub(crate) use pod_counters::PodCounts;
 pub(crate) use resources::{ResourceColumn, ResourceId};
+pub(crate) use sweep::UsedIds;
 pub(crate) use topology::{DomainId, OccupiedDomains, Topology, TopologyId};
 
 use self::chunked_vec::ChunkedVec;
@@ -60,7 +62,7 @@ impl NodeIndex {
 }
 
 /// All nodes and their usage. A copy has its own columns, and shares what is static about nodes until that changes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(crate) names: NameTable,
     resources: ResourceColumns,
@@ -78,7 +80,11 @@ pub(crate) struct Cluster {
     ports: ChunkedVec<Vec<HostPort>>,
     pod_counters: PodCounters,
     image_counts: ImageCounts,
+    /// Sorted by id.
     topologies: Vec<Topology>,
+    next_topology: TopologyId,
+    /// At how many topologies they are swept.
+    sweep_topologies_at: usize,
     present_count: usize,
     /// Incremented whenever something other than pods changes.
     shape: u64,
@@ -93,6 +99,32 @@ pub(crate) struct NodeChange {
     pub(crate) events: ClusterEvents,
     /// Whether the node, or members of groups on it, changed topology domains.
     pub(crate) moved: bool,
+}
+
+impl Default for Cluster {
+    fn default() -> Cluster {
+        Cluster {
+            names: NameTable::default(),
+            resources: ResourceColumns::default(),
+            nodes: Vec::new(),
+            by_name: FxHashMap::default(),
+            free: Vec::new(),
+            pods_allowed: Vec::new(),
+            pods_count: Vec::new(),
+            scored_cpu: Vec::new(),
+            scored_memory: Vec::new(),
+            scored_overflow: OverflowSums::default(),
+            ports: Vec::new(),
+            image_counts: ImageCounts::default(),
+            topologies: Vec::new(),
+            next_topology: TopologyId::default(),
+            sweep_topologies_at: sweep::MIN_TOPOLOGIES,
+            present_count: 0,
+            shape: 0,
+            log: DirtyLog::default(),
+            reservation: Reservation::default(),
+        }
+    }
 }
 
 impl Cluster {
@@ -411,20 +443,22 @@ impl Cluster {
     /// The domains of a node label, tracked from the first request on.
     pub(crate) fn topology_of(&mut self, key: &str) -> TopologyId {
         let key = self.names.intern(key);
-        if let Some(at) = self.topologies.iter().position(|topology| topology.key() == key) {
-            return TopologyId(at as u32);
+        if let Some(topology) = self.topologies.iter().find(|topology| topology.key() == key) {
+            return topology.id();
         }
-        let mut topology = Topology::new(key);
+        let mut topology = Topology::new(self.next_topology, key);
         for (at, node) in self.nodes.iter().enumerate() {
             topology.set(NodeIndex(at as u32), node, self.pods_count[at]);
         }
         self.topologies.push(topology);
-        TopologyId(self.topologies.len() as u32 - 1)
+        let next = self.next_topology.next();
+        std::mem::replace(&mut self.next_topology, next)
     }
 
     /// The domains of a node label.
     pub(crate) fn topology(&self, id: TopologyId) -> &Topology {
-        &self.topologies[id.0 as usize]
+        // Nearly always there are one or two.
+        self.topologies.iter().find(|topology| topology.id() == id).expect("a topology in use is not removed")
     }
 
     fn set_allocatable(&mut self, index: NodeIndex, view: &NodeView) -> bool {
@@ -470,6 +504,7 @@ impl Cluster {
         let node = &self.nodes[index.at()];
         if !node.present && self.pods_count[index.at()] == 0 {
             self.by_name.remove(&node.name);
+            self.nodes[index.at()].name = NameId::EMPTY;
             self.free.push(index);
             self.reservation.forget(index);
         }
@@ -524,7 +559,7 @@ impl Cluster {
             for resource in [ResourceId::CPU, ResourceId::MEMORY] {
                 assert_eq!(self.scored(resource)[node.at()], clamped(scored.get(&(resource, node))), "{name}");
             }
-            for resource in self.resources.ids() {
+            for resource in self.resources.named() {
                 let resource_name = self.resource_name(resource);
                 assert_eq!(
                     self.requested(resource, node),

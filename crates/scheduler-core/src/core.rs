@@ -6,6 +6,7 @@
 
 mod observe; // changes of pods, nodes and PodGroups
 mod members; // which pods are members of their group, and what a change of them does to the group
+mod sweep; // frees names and topologies that nothing uses
 mod waking; // which units a change of a node wakes
 mod reservation; // nodes reserved for a starved group
 mod half_placed_gangs; // releases the pods of half-placed gangs
@@ -91,8 +92,10 @@ impl Core {
             max_reserve_after: config.max_reservation.saturating_mul(MAX_RESERVATION_PAUSE_FACTOR),
         };
         let mut cluster = Cluster::default();
+        let classes = Classes::new(config.max_index_bytes, &config.profiles, &mut cluster);
+        cluster.make_names_permanent();
         Core {
-            classes: Classes::new(config.max_index_bytes, &config.profiles, &mut cluster),
+            classes,
             cluster,
             pods: Pods::default(),
             groups: GroupTable::default(),
@@ -412,6 +415,11 @@ impl Core {
     /// The number of classes, and of tables with a row for each node.
     pub(crate) fn classes_and_tables_count(&self) -> (usize, usize) {
         (self.classes.len(), self.cluster.tables_count())
+    }
+
+    /// The number of names, of resources and of topologies.
+    pub(crate) fn interned_counts(&self) -> [usize; 3] {
+        self.cluster.interned_counts()
     }
 
     /// The number of topology domains, empty ones included.

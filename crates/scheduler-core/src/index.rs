@@ -214,6 +214,12 @@ impl ClassIndex {
         &sums.by_domain
     }
 
+    /// Drops what is cached for topologies that are not `used`.
+    pub(crate) fn retain_topologies(&mut self, used: impl Fn(TopologyId) -> bool) {
+        self.sums.retain(|sums| used(sums.topology));
+        self.cached_reasons.retain(|reasons| reasons.topology().is_none_or(&used));
+    }
+
     /// What refuses a node.
     pub(crate) fn refuser(&self, node: NodeIndex) -> RefusingFilter {
         self.refused_by[node.at()]

@@ -98,6 +98,18 @@ impl NodeInfo {
         self.declared_features.binary_search(&feature).is_ok()
     }
 
+    /// Every name it has.
+    pub(super) fn names(&self) -> impl Iterator<Item = NameId> + '_ {
+        let labels = self.labels.iter().flat_map(|(key, value)| [*key, *value]);
+        let taints = self.taints.iter().flat_map(|taint| [taint.key, taint.value]);
+        let images = self.images.iter().map(|(image, _)| *image);
+        std::iter::once(self.name)
+            .chain(labels)
+            .chain(taints)
+            .chain(images)
+            .chain(self.declared_features.iter().copied())
+    }
+
     /// The keys of its labels.
     pub(crate) fn label_keys(&self) -> impl Iterator<Item = NameId> + '_ {
         self.labels.iter().map(|(key, _)| *key)

@@ -87,6 +87,11 @@ impl OverflowSums {
         }
     }
 
+    /// The resource of each sum.
+    pub(super) fn resources(&self) -> impl Iterator<Item = ResourceId> + '_ {
+        self.0.keys().map(|(resource, _)| *resource)
+    }
+
     /// The number of sums stored here.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {

@@ -1,15 +1,12 @@
 //! Resource names and their columns.
 
-use std::sync::Arc;
-
-use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
 use types::quantity::Quantity;
 
 use super::NodeIndex;
+use super::names::InternTable;
 use super::overflow_sums::OverflowSums;
 
-/// A resource. CPU counts in thousandths, all others in whole units (bytes, devices).
+/// A resource, by the number of its name. CPU counts in thousandths, all others in whole units (bytes, devices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceId(u32);
 
@@ -18,7 +15,7 @@ impl ResourceId {
     pub(crate) const MEMORY: ResourceId = ResourceId(1);
     pub(crate) const EPHEMERAL_STORAGE: ResourceId = ResourceId(2);
 
-    fn at(self) -> usize {
+    pub(super) fn at(self) -> usize {
         self.0 as usize
     }
 
@@ -54,7 +51,7 @@ impl ResourceColumn {
 
 #[derive(Clone, Debug)]
 pub(super) struct ResourceColumns {
-    names: IndexSet<Arc<str>, FxBuildHasher>,
+    names: InternTable,
     /// By resource. None if no node has any of it: a user who creates a pod can choose any name, and a column uses
     /// sixteen bytes per node.
     columns: Vec<Option<ResourceColumn>>,
@@ -65,31 +62,41 @@ pub(super) struct ResourceColumns {
 
 impl Default for ResourceColumns {
     fn default() -> ResourceColumns {
-        let mut resources = ResourceColumns {
-            names: IndexSet::default(),
-            columns: Vec::new(),
+        let builtin = ["cpu", "memory", "ephemeral-storage"];
+        ResourceColumns {
+            names: InternTable::with(&builtin, 64),
+            columns: builtin.map(|_| Some(ResourceColumn::default())).into(),
             empty_column: ResourceColumn::default(),
             requested_overflow: OverflowSums::default(),
-        };
-        for name in ["cpu", "memory", "ephemeral-storage"] {
-            let resource = resources.intern(name);
-            resources.columns[resource.at()] = Some(ResourceColumn::default());
         }
-        resources
     }
 }
 
 impl ResourceColumns {
     pub(super) fn intern(&mut self, name: &str) -> ResourceId {
-        let at = self.names.get_index_of(name).unwrap_or_else(|| {
+        let resource = ResourceId(self.names.intern(name));
+        if self.columns.len() == resource.at() {
             self.columns.push(None);
-            self.names.insert_full(Arc::from(name)).0
-        });
-        ResourceId(at as u32)
+        }
+        resource
     }
 
     pub(super) fn find(&self, name: &str) -> Option<ResourceId> {
-        self.names.get_index_of(name).map(|at| ResourceId(at as u32))
+        self.names.get(name).map(ResourceId)
+    }
+
+    pub(super) fn names(&self) -> &InternTable {
+        &self.names
+    }
+
+    pub(super) fn names_mut(&mut self) -> &mut InternTable {
+        &mut self.names
+    }
+
+    /// The resources that nodes have, or that pods on nodes request.
+    pub(super) fn used(&self) -> impl Iterator<Item = ResourceId> + '_ {
+        let with_column = self.ids().filter(|resource| self.columns[resource.at()].is_some());
+        with_column.chain(self.requested_overflow.resources())
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = ResourceId> + use<> {
@@ -97,7 +104,7 @@ impl ResourceColumns {
     }
 
     pub(super) fn name(&self, resource: ResourceId) -> &str {
-        self.names.get_index(resource.0 as usize).expect("an id is created only with its name")
+        self.names.text(resource.0)
     }
 
     /// The column of a resource. For one that no node has, use [`requested`](Self::requested) for the requested
@@ -157,6 +164,11 @@ impl ResourceColumns {
     /// The number of sums without a column, or too large for it.
     pub(super) fn overflow_sums_count(&self) -> usize {
         self.requested_overflow.len()
+    }
+
+    /// The resources that were not freed.
+    pub(super) fn named(&self) -> Vec<ResourceId> {
+        self.ids().filter(|resource| self.names.has(resource.0)).collect()
     }
 
     /// The number of columns.

@@ -5,9 +5,16 @@ use rustc_hash::FxHashMap;
 use super::{NodeIndex, NodeInfo};
 use crate::cluster::names::NameId;
 
-/// A topology key that a group has requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TopologyId(pub(super) u32);
+/// A topology key that a group has requested. No id is used twice, so what is cached for one that was removed is never
+/// taken for another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TopologyId(u64);
+
+impl TopologyId {
+    pub(super) fn next(self) -> TopologyId {
+        TopologyId(self.0 + 1)
+    }
+}
 
 /// One value of a topology key. Numbered in the order of observation; the number of a domain without nodes is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +29,7 @@ impl DomainId {
 /// The domains of one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Topology {
+    id: TopologyId,
     key: NameId,
     /// Incremented whenever a node enters or leaves a domain.
     version: u64,
@@ -63,8 +71,9 @@ struct Domain {
 }
 
 impl Topology {
-    pub(super) fn new(key: NameId) -> Topology {
+    pub(super) fn new(id: TopologyId, key: NameId) -> Topology {
         Topology {
+            id,
             key,
             version: 0,
             domain_of: Vec::new(),
@@ -110,6 +119,15 @@ impl Topology {
         if let Some(domain) = self.domain_of(index) {
             self.domains[domain.at()].pods_count += sign;
         }
+    }
+
+    pub(super) fn id(&self) -> TopologyId {
+        self.id
+    }
+
+    /// Its key and the values of its domains.
+    pub(super) fn names(&self) -> impl Iterator<Item = NameId> + '_ {
+        std::iter::once(self.key).chain(self.domains.iter().map(|domain| domain.value))
     }
 
     pub(crate) fn key(&self) -> NameId {

@@ -39,6 +39,7 @@ impl Core {
             | ClusterChange::PodGroup { old: None, new: None }
             | ClusterChange::CompositePodGroup { old: None, new: None } => {}
         }
+        self.sweep_if_due();
     }
 
     fn update_pod(&mut self, view: &Arc<PodView>) {

@@ -10,7 +10,7 @@ use types::SmallMap;
 use types::views::{PodSpecView, PodView};
 
 use crate::cluster::names::{NameId, NameTable};
-use crate::cluster::{Cluster, Effect, NodeIndex, full_name};
+use crate::cluster::{Cluster, Effect, NodeIndex, TopologyId, UsedIds, full_name};
 use crate::demand::ClassCount;
 use crate::demand::reads::{PodSpecFields, ReadSet};
 use crate::demand::requests::Usage;
@@ -162,6 +162,19 @@ impl Class {
         let everything = ReadSet { fields: PodSpecFields::ALL, labels, annotations, inferred: reads.inferred.clone() };
         let class = Class::of(pod, &everything, cluster);
         Class { node_name: pod.node_name().map(|name| cluster.names.intern(name)), ..class }
+    }
+
+    /// Adds the names and resources that it has.
+    pub(crate) fn add_used(&self, used: &mut UsedIds) {
+        used.add_usage(&self.usage);
+        let tolerations = self.tolerations.iter().flat_map(|own| own.key.into_iter().chain([own.value]));
+        let selector = self.required.selector.iter().flat_map(|(key, value)| [*key, *value]);
+        used.add_names(tolerations.chain(selector).chain(self.node_name).chain(self.images.iter().copied()));
+        let preferred = self.preferred.iter().map(|(_, term)| term);
+        let terms = self.required.terms.iter().flatten().chain(preferred);
+        for requirement in terms.flat_map(|term| term.labels.iter().chain(&term.names)) {
+            used.add_names(std::iter::once(requirement.key).chain(requirement.values.iter().copied()));
+        }
     }
 
     /// The same class with only the fields in `reads`.
@@ -414,6 +427,17 @@ impl Classes {
     /// The class behind an id.
     pub(crate) fn get(&self, id: ClassId) -> Option<&Arc<Class>> {
         self.entries.get(&id).map(|entry| &entry.class)
+    }
+
+    /// Every class.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Class> {
+        self.entries.values().map(|entry| &*entry.class)
+    }
+
+    /// Drops what indexes cache for topologies that are not `used`.
+    pub(crate) fn retain_topologies(&mut self, used: impl Fn(TopologyId) -> bool) {
+        let indexes = self.entries.values_mut().filter_map(|entry| entry.index.as_mut());
+        indexes.for_each(|index| index.retain_topologies(&used));
     }
 
     /// Which cluster events can free capacity for a class.

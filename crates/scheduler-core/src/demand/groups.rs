@@ -306,6 +306,11 @@ impl GroupTable {
         self.entries[id.0 as usize].as_ref().expect("an id is used only while its group is tracked")
     }
 
+    /// Every group.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &TrackedGroup> {
+        self.entries.iter().flatten()
+    }
+
     /// Like `get`, for a group that may be gone. Another group may have its id by then.
     pub(crate) fn try_get(&self, id: GroupId) -> Option<&TrackedGroup> {
         self.entries.get(id.0 as usize)?.as_ref()

@@ -139,6 +139,10 @@ struct DomainReasons {
 }
 
 impl ClassReasons {
+    pub(crate) fn topology(&self) -> Option<TopologyId> {
+        self.topology
+    }
+
     fn of<'a>(
         topology: Option<TopologyId>,
         class: &Class,

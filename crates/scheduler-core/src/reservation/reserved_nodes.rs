@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{Cluster, NodeIndex, ResourceId};
+use crate::cluster::{Cluster, NodeIndex, ResourceId, UsedIds};
 use crate::demand::requests::{Amounts, HostPort, Usage};
 use crate::plugins::filters::NO_LIMIT;
 
@@ -61,6 +61,14 @@ impl Reservation {
     pub(crate) fn set_enforced(&mut self, enforced: bool) -> impl Iterator<Item = NodeIndex> + '_ {
         let changed = std::mem::replace(&mut self.enforced, enforced) != enforced;
         self.by_node.keys().copied().filter(move |_| changed)
+    }
+
+    /// Adds the resources and names that it has.
+    pub(crate) fn add_used(&self, used: &mut UsedIds) {
+        for reserved in self.by_node.values() {
+            reserved.requests.iter().for_each(|(resource, _)| used.add_resource(*resource));
+            used.add_ports(&reserved.ports);
+        }
     }
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
