@@ -14,6 +14,7 @@ mod overflow_sums; // exact sums of requests that exceed the columns
 mod pod_counters; // sums over the pods of a node that plugins declare
 mod images; // the number of nodes that have each image
 mod topology; // nodes by the value of a label
+mod hostnames; // nodes by their hostname
 mod dirty; // which nodes changed since a reader last looked
 mod sweep; // frees names, resources and topologies that nothing uses
 mod overlay; // tentative pods; dropping the overlay undoes them
@@ -42,6 +43,7 @@ pub(crate) use topology::{DomainId, OccupiedDomains, Topology, TopologyId};
 
 use self::chunked_vec::ChunkedVec;
 use self::dirty::DirtyLog;
+use self::hostnames::Hostnames;
 use self::images::ImageCounts;
 use self::overflow_sums::OverflowSums;
 use self::pod_counters::PodCounters;
@@ -62,7 +64,7 @@ impl NodeIndex {
 }
 
 /// All nodes and their usage. A copy has its own columns, and shares what is static about nodes until that changes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
     pub(crate) names: NameTable,
     resources: ResourceColumns,
@@ -80,10 +82,11 @@ pub(crate) struct Cluster {
     ports: ChunkedVec<Vec<HostPort>>,
     pod_counters: PodCounters,
     image_counts: ImageCounts,
+    hostnames: Hostnames,
     /// Sorted by id.
     topologies: Vec<Topology>,
     next_topology: TopologyId,
-    /// At how many topologies they are swept.
+    /// At how many topologies they are swept, if there are many.
     sweep_topologies_at: usize,
     present_count: usize,
     /// Incremented whenever something other than pods changes.
@@ -99,32 +102,6 @@ pub(crate) struct NodeChange {
     pub(crate) events: ClusterEvents,
     /// Whether the node, or members of groups on it, changed topology domains.
     pub(crate) moved: bool,
-}
-
-impl Default for Cluster {
-    fn default() -> Cluster {
-        Cluster {
-            names: NameTable::default(),
-            resources: ResourceColumns::default(),
-            nodes: Vec::new(),
-            by_name: FxHashMap::default(),
-            free: Vec::new(),
-            pods_allowed: Vec::new(),
-            pods_count: Vec::new(),
-            scored_cpu: Vec::new(),
-            scored_memory: Vec::new(),
-            scored_overflow: OverflowSums::default(),
-            ports: Vec::new(),
-            image_counts: ImageCounts::default(),
-            topologies: Vec::new(),
-            next_topology: TopologyId::default(),
-            sweep_topologies_at: sweep::MIN_TOPOLOGIES,
-            present_count: 0,
-            shape: 0,
-            log: DirtyLog::default(),
-            reservation: Reservation::default(),
-        }
-    }
 }
 
 impl Cluster {
@@ -144,6 +121,7 @@ impl Cluster {
         self.present_count += usize::from(!self.nodes[at].present);
         self.image_counts.remove(&self.nodes[at].images);
         self.image_counts.add(&next.images);
+        self.hostnames.update(index, &self.nodes[at], &next);
         *self.nodes.get_mut(at) = next;
         for topology in &mut self.topologies {
             change.moved |= topology.set(index, &self.nodes[at], self.pods_count[at]);
@@ -159,7 +137,9 @@ impl Cluster {
         };
         let at = index.at();
         self.image_counts.remove(&self.nodes[at].images);
-        *self.nodes.get_mut(at) = NodeInfo::absent(self.nodes[at].name);
+        let absent = NodeInfo::absent(self.nodes[at].name);
+        self.hostnames.update(index, &self.nodes[at], &absent);
+        *self.nodes.get_mut(at) = absent;
         self.present_count -= 1;
         self.pods_allowed[at] = 0;
         self.resources.clear_allocatable(index);
@@ -220,6 +200,21 @@ impl Cluster {
         let counter = self.pod_counters.find(counter);
         let own = usage.counts.iter().find(|(id, _)| Some(*id) == counter);
         own.map_or(0, |(_, count)| i64::from(*count))
+    }
+
+    /// The node with this name, if it or a pod on it was observed.
+    pub(crate) fn find_named(&self, name: NameId) -> Option<NodeIndex> {
+        self.by_name.get(&name).copied()
+    }
+
+    /// Tracks the hostnames of nodes from now on.
+    pub(crate) fn track_hostnames(&mut self) {
+        self.hostnames.track(&self.nodes);
+    }
+
+    /// The nodes with this hostname. They must be tracked.
+    pub(crate) fn nodes_with_hostname(&self, hostname: NameId) -> &[NodeIndex] {
+        self.hostnames.nodes(hostname)
     }
 
     /// Counts a pod on a node.
@@ -504,7 +499,7 @@ impl Cluster {
         let node = &self.nodes[index.at()];
         if !node.present && self.pods_count[index.at()] == 0 {
             self.by_name.remove(&node.name);
-            self.nodes[index.at()].name = NameId::EMPTY;
+            self.nodes.get_mut(index.at()).name = NameId::EMPTY;
             self.free.push(index);
             self.reservation.forget(index);
         }

@@ -8,12 +8,14 @@
 
 mod batch; // nodes that one call evaluates
 mod marks; // the scores of each node
+mod named_nodes; // the index of a class that names its nodes
 pub(crate) mod tournament; // repeatedly finds the best of many
 
 use std::sync::Arc;
 
 use self::batch::{BATCH, Batch, batches};
 use self::marks::{ExternalChanges, NodeScores};
+use self::named_nodes::NamedNodes;
 use self::tournament::Tournament;
 use crate::cluster::{Cluster, LogPosition, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
 use crate::demand::classes::Class;
@@ -29,6 +31,8 @@ pub(crate) struct ClassIndex {
     log_position: LogPosition,
     /// The refusing filter, per node.
     refused_by: Vec<RefusingFilter>,
+    /// Set for a class that names its nodes. Then the columns of nodes are empty.
+    named: Option<NamedNodes>,
     /// How many more pods of the class fit, per node.
     slots: Vec<u32>,
     slots_total: u64,
@@ -83,9 +87,15 @@ struct DomainSums {
 }
 
 impl ClassIndex {
-    /// Builds the index from all nodes.
+    /// Builds the index: from all nodes, unless the class names its nodes.
     pub(crate) fn of(class: &Class, plugins: Arc<Plugins>, cluster: &Cluster) -> ClassIndex {
+        let named = NamedNodes::of(class, &plugins, cluster);
+        ClassIndex::build(class, plugins, named, cluster)
+    }
+
+    fn build(class: &Class, plugins: Arc<Plugins>, named: Option<NamedNodes>, cluster: &Cluster) -> ClassIndex {
         let mut index = ClassIndex {
+            named,
             scores: NodeScores::new(class, &plugins, cluster),
             plugins,
             log_position: cluster.log_end(),
@@ -99,6 +109,10 @@ impl ClassIndex {
             #[cfg(test)]
             evaluated_count: 0,
         };
+        if index.named.is_some() {
+            index.sum_named_slots();
+            return index;
+        }
         index.widen(cluster.width());
         let mut keys = vec![0; cluster.width()];
         for batch in batches(cluster.indices()) {
@@ -118,6 +132,14 @@ impl ClassIndex {
     pub(crate) fn catch_up(&mut self, class: &Class, cluster: &Cluster) -> bool {
         if cluster.is_unchanged_since(self.log_position) {
             return false;
+        }
+        if let Some(named) = &mut self.named {
+            named.evaluate(class, &self.plugins, cluster);
+            self.log_position = cluster.log_end();
+            self.cached_reasons.clear();
+            self.sums.clear();
+            self.sum_named_slots();
+            return true;
         }
         let touched = cluster.touched_since(self.log_position);
         if self.slots.len() < cluster.width() {
@@ -162,7 +184,10 @@ impl ClassIndex {
 
     /// The node with the highest total score that has a slot; of equal nodes the one observed first.
     pub(crate) fn best(&self) -> Option<NodeIndex> {
-        self.tree.best().map(|at| NodeIndex(at as u32))
+        match &self.named {
+            Some(named) => named.with_slots().map(|named| named.node).max_by_key(|node| self.key(*node)),
+            None => self.tree.best().map(|at| NodeIndex(at as u32)),
+        }
     }
 
     /// Orders nodes as [`best`](Self::best) does; 0 for a node without slots.
@@ -173,7 +198,10 @@ impl ClassIndex {
 
     /// The same for nodes that are compared in index order.
     pub(crate) fn tree_key_of(&self, node: NodeIndex) -> u32 {
-        self.tree.entry(node.at())
+        match &self.named {
+            Some(named) => named.get(node).map_or(0, |named| named.tree_key),
+            None => self.tree.entry(node.at()),
+        }
     }
 
     /// Its size in bytes, without cached reasons.
@@ -181,12 +209,16 @@ impl ClassIndex {
         let sums: usize = self.sums.iter().map(|sums| sums.by_domain.capacity() * size_of::<u64>()).sum();
         let empty = self.slots_when_empty.as_ref().map_or(0, |empty| empty.slots.capacity());
         let per_node = self.refused_by.capacity() + (self.slots.capacity() + empty) * size_of::<u32>();
-        size_of::<ClassIndex>() + per_node + sums + self.tree.bytes() + self.scores.bytes()
+        let named = self.named.as_ref().map_or(0, NamedNodes::bytes);
+        size_of::<ClassIndex>() + per_node + sums + self.tree.bytes() + self.scores.bytes() + named
     }
 
     /// How many more pods of the class fit on a node.
     pub(crate) fn slots(&self, node: NodeIndex) -> u32 {
-        self.slots[node.at()]
+        match &self.named {
+            Some(named) => named.get(node).map_or(0, |named| named.slots),
+            None => self.slots[node.at()],
+        }
     }
 
     /// How many more pods of the class fit on all nodes.
@@ -208,6 +240,14 @@ impl ClassIndex {
         let sums = &mut self.sums[at];
         if sums.version != domains.version() {
             sums.version = domains.version();
+            if let Some(named) = &self.named {
+                sums.by_domain = vec![0; domains.domains().len()];
+                for named in named.with_slots() {
+                    let sum = domains.domain_of(named.node).map(|domain| &mut sums.by_domain[domain.at()]);
+                    sum.into_iter().for_each(|sum| *sum += u64::from(named.slots));
+                }
+                return &sums.by_domain;
+            }
             let slots_in = |domain| domains.nodes(domain).iter().map(|node| u64::from(self.slots[node.at()])).sum();
             sums.by_domain = domains.domains().map(slots_in).collect();
         }
@@ -222,7 +262,25 @@ impl ClassIndex {
 
     /// What refuses a node.
     pub(crate) fn refuser(&self, node: NodeIndex) -> RefusingFilter {
-        self.refused_by[node.at()]
+        match &self.named {
+            Some(named) => named.refuser(node),
+            None => self.refused_by[node.at()],
+        }
+    }
+
+    /// The nodes that the class names, sorted; `None` if it can use others. Node affinity refuses all others.
+    pub(crate) fn named_nodes(&self) -> Option<Vec<NodeIndex>> {
+        Some(self.named.as_ref()?.nodes().iter().map(|named| named.node).collect())
+    }
+
+    /// The position of the filter that refuses all nodes that are not named.
+    pub(crate) fn affinity_filter(&self) -> Option<usize> {
+        self.named.as_ref().and_then(|named| named.affinity().filter())
+    }
+
+    /// Whether it was built from all nodes.
+    pub(crate) fn has_all_nodes(&self) -> bool {
+        self.named.is_none()
     }
 
     /// The filter that refuses a node, with its position in the profile.
@@ -237,7 +295,10 @@ impl ClassIndex {
 
     /// The weighted points of each score that applies, by its position in the profile, for a node with slots.
     pub(crate) fn points(&self, node: NodeIndex, class: &Class, cluster: &Cluster) -> Vec<(usize, i64)> {
-        self.scores.points(node, class, cluster)
+        let Some(named) = &self.named else { return self.scores.points(node, class, cluster) };
+        let at = named.with_slots().position(|named| named.node == node);
+        let points = named.points(class, &self.plugins, cluster);
+        at.map_or(Vec::new(), |at| points.iter().map(|(position, points)| (*position, points[at])).collect())
     }
 
     /// The total score of a node with slots.
@@ -245,8 +306,16 @@ impl ClassIndex {
         i64::from(self.tree_key_of(node)) - 1
     }
 
-    /// How many pods of the class would fit on each node without any pods on it.
-    pub(crate) fn slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> &[u32] {
+    /// The nodes on which pods of the class would fit if they had no pods, and how many.
+    pub(crate) fn slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> Vec<(NodeIndex, u32)> {
+        if let Some(named) = &self.named {
+            return named.slots_when_empty(class, &self.plugins, cluster);
+        }
+        let slots = self.all_slots_when_empty(class, cluster).iter().enumerate();
+        slots.filter(|(_, slots)| **slots > 0).map(|(at, slots)| (NodeIndex(at as u32), *slots)).collect()
+    }
+
+    fn all_slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> &[u32] {
         let (mut slots, reshaped) = match self.slots_when_empty.take() {
             Some(EmptySlots { log_position, slots }) => {
                 let touched = cluster.touched_since(log_position);
@@ -268,10 +337,17 @@ impl ClassIndex {
         &self.slots_when_empty.insert(empty).slots
     }
 
-    /// Whether no node fits a pod of the class even when empty, as last computed.
-    pub(crate) fn is_hopeless(&self) -> bool {
-        self.slots_total == 0
-            && self.slots_when_empty.as_ref().is_some_and(|empty| empty.slots.iter().all(|slots| *slots == 0))
+    /// Whether later pods of the class can be expected to use it. Not if no node fits one even when empty, as last
+    /// computed, and not if the class names its nodes: such an index is as cheap to build as to keep.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        let is_hopeless = self.slots_total == 0
+            && self.slots_when_empty.as_ref().is_some_and(|empty| empty.slots.iter().all(|slots| *slots == 0));
+        !is_hopeless && self.has_all_nodes()
+    }
+
+    fn sum_named_slots(&mut self) {
+        let named = self.named.iter().flat_map(NamedNodes::nodes);
+        self.slots_total = named.map(|named| u64::from(named.slots)).sum();
     }
 
     fn widen(&mut self, width: usize) {
@@ -409,13 +485,19 @@ impl ClassIndex {
         true
     }
 
+    /// An index over all nodes, whatever the class names.
+    #[cfg(test)]
+    pub(crate) fn of_all_nodes(class: &Class, plugins: Arc<Plugins>, cluster: &Cluster) -> ClassIndex {
+        ClassIndex::build(class, plugins, None, cluster)
+    }
+
     /// Everything an index guarantees about the cluster, in a form that two indexes can be compared by.
     #[cfg(test)]
     fn debug_state(&mut self, topologies: &[TopologyId], cluster: &Cluster) -> String {
         let keys: Vec<_> = cluster.indices().map(|node| self.tree_key_of(node)).collect();
         let sums: Vec<_> = topologies.iter().map(|id| self.slots_by_domain(*id, cluster).to_vec()).collect();
-        let (best, total, raws) = (self.tree.best(), self.slots_total, self.scores.debug_state());
-        format!("{:?} {:?} {total} {raws} {keys:?} {best:?} {sums:?}", self.refused_by, self.slots)
+        let (best, total, raws) = (self.best(), self.slots_total, self.scores.debug_state());
+        format!("{:?} {:?} {:?} {total} {raws} {keys:?} {best:?} {sums:?}", self.named, self.refused_by, self.slots)
     }
 
     /// Panics unless this index, brought up to date, equals a newly built one.
@@ -451,6 +533,15 @@ impl BatchSlots {
 
     fn refuse(&mut self, at: usize, refuser: RefusingFilter) {
         (self.slots[at], self.refusers[at]) = (0, refuser);
+    }
+
+    /// Refuses the nodes that do not exist.
+    fn refuse_absent(&mut self, cluster: &Cluster, nodes: &[NodeIndex]) {
+        for (at, node) in nodes.iter().enumerate() {
+            if !cluster.node(*node).present {
+                self.refuse(at, RefusingFilter::ABSENT_NODE);
+            }
+        }
     }
 
     /// Subtracts reserved capacity. It comes last, because it does not depend on whether the node suits the class.
@@ -504,11 +595,7 @@ fn static_refusers(
     nodes: &[NodeIndex],
 ) -> [RefusingFilter; BATCH] {
     let mut batch_slots = BatchSlots::unlimited();
-    for (at, node) in nodes.iter().enumerate() {
-        if !cluster.node(*node).present {
-            batch_slots.refuse(at, RefusingFilter::ABSENT_NODE);
-        }
-    }
+    batch_slots.refuse_absent(cluster, nodes);
     batch_slots.apply_filters(plugins.static_filters(), class, cluster.node_refs(nodes), LoadAssumption::Now);
     batch_slots.refusers
 }

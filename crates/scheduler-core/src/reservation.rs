@@ -75,7 +75,11 @@ impl ClassSlots {
     pub(crate) fn of(class: crate::demand::classes::ClassId, cluster: &Cluster, classes: &mut Classes) -> ClassSlots {
         let (class, index) = classes.with_current_index(class, cluster);
         let now = cluster.indices().map(|node| index.slots(node)).collect();
-        ClassSlots { now, when_empty: index.slots_when_empty(class, cluster).to_vec() }
+        let mut when_empty = vec![0; cluster.width()];
+        for (node, slots) in index.slots_when_empty(class, cluster) {
+            when_empty[node.at()] = slots;
+        }
+        ClassSlots { now, when_empty }
     }
 }
 

@@ -25,6 +25,7 @@ mod ranks; // members with a completion index
 mod expected; // the expected number of pods of a group
 mod forks; // explanations beside decisions
 mod explanations; // remedies and placement reports
+mod named_nodes; // pods that name their nodes, as those of a DaemonSet do
 mod index_updates; // what a change costs the indexes
 mod churn; // names, domains and tables are freed
 mod extremes; // extreme numbers and names that users may write

@@ -12,7 +12,7 @@ pub(super) struct ImageCounts {
 }
 
 /// On how many nodes an image is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct ImageCount {
     nodes_count: u32,
     /// The sizes that nodes report, nearly always one, each with the number of nodes. Sorted.

@@ -17,6 +17,9 @@ impl NameId {
     /// Key of the taint that a cordoned node is treated as having.
     pub(crate) const UNSCHEDULABLE_TAINT: NameId = NameId(1);
 
+    /// The label that nearly always has the node's name.
+    pub(crate) const HOSTNAME: NameId = NameId(2);
+
     pub(super) fn at(self) -> usize {
         self.0 as usize
     }
@@ -28,7 +31,8 @@ pub(crate) struct NameTable(Arc<InternTable>);
 
 impl Default for NameTable {
     fn default() -> NameTable {
-        NameTable(Arc::new(InternTable::with(&["", "node.kubernetes.io/unschedulable"], 1024)))
+        let well_known = ["", "node.kubernetes.io/unschedulable", "kubernetes.io/hostname"];
+        NameTable(Arc::new(InternTable::with(&well_known, 1024)))
     }
 }
 

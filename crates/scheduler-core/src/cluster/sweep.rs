@@ -5,7 +5,7 @@ use super::{Cluster, ResourceId, Topology, TopologyId};
 use crate::demand::requests::{HostPort, Usage};
 
 /// Topologies are not swept before there are this many.
-pub(super) const MIN_TOPOLOGIES: usize = 16;
+const MIN_TOPOLOGIES: usize = 16;
 
 /// The names and resources in use.
 #[derive(Debug)]
@@ -48,13 +48,13 @@ impl Cluster {
     pub(crate) fn is_sweep_due(&self) -> bool {
         self.names.table().is_sweep_due()
             || self.resources.names().is_sweep_due()
-            || self.topologies.len() >= self.sweep_topologies_at
+            || self.topologies.len() >= self.sweep_topologies_at.max(MIN_TOPOLOGIES)
     }
 
     /// Removes the topologies that are not `used`. Their ids are not used again.
     pub(crate) fn retain_topologies(&mut self, used: impl Fn(TopologyId) -> bool) {
         self.topologies.retain(|topology| used(topology.id()));
-        self.sweep_topologies_at = MIN_TOPOLOGIES.max(2 * self.topologies.len());
+        self.sweep_topologies_at = 2 * self.topologies.len();
     }
 
     /// Frees the names and resources that neither `add_used` nor the cluster itself uses.
@@ -62,7 +62,7 @@ impl Cluster {
         let width = (self.names.table().width(), self.resources.names().width());
         let mut used = UsedIds { names: vec![false; width.0], resources: vec![false; width.1] };
         add_used(&mut used);
-        for node in &self.nodes {
+        for node in self.nodes.iter() {
             used.add_names(node.names());
         }
         self.ports.iter().for_each(|ports| used.add_ports(ports));

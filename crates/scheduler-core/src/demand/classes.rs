@@ -152,6 +152,9 @@ impl Class {
             annotations: key_values(&reads.annotations, |key| pod.metadata.annotations.get(key).map(String::as_str)),
             inferred: inferred(reads, &pod.spec),
         };
+        if class.required.mentions(NameId::HOSTNAME) {
+            cluster.track_hostnames();
+        }
         Class { usage: Arc::clone(&class.usage), ..class.limited_to(reads) }
     }
 
@@ -220,6 +223,13 @@ fn images(pod: &PodView, names: &mut NameTable) -> Vec<NameId> {
     let mut images: Vec<_> = all.map(|image| names.intern(&full_name(image))).collect();
     images.sort_unstable();
     images
+}
+
+impl RequiredNodes {
+    fn mentions(&self, key: NameId) -> bool {
+        let mut labels = self.terms.iter().flatten().flat_map(|term| &term.labels);
+        self.selector.iter().any(|(selected, _)| *selected == key) || labels.any(|requirement| requirement.key == key)
+    }
 }
 
 impl Toleration {
@@ -419,7 +429,7 @@ impl Classes {
     pub(crate) fn release(&mut self, id: ClassId) {
         let entry = self.entries.get_mut(&id).expect("an acquired class has an entry");
         entry.pods_count -= 1;
-        if entry.pods_count == 0 && entry.index.as_ref().is_none_or(|index| index.is_hopeless()) {
+        if entry.pods_count == 0 && entry.index.as_ref().is_none_or(|index| !index.is_worth_keeping()) {
             self.remove(id);
         }
     }
@@ -455,9 +465,10 @@ impl Classes {
                 index.catch_up(&entry.class, cluster);
             }
             empty => {
-                self.builds_count += 1;
                 let plugins = Arc::clone(&self.profiles[entry.class.profile]);
-                *empty = Some(Box::new(ClassIndex::of(&entry.class, plugins, cluster)));
+                let index = ClassIndex::of(&entry.class, plugins, cluster);
+                self.builds_count += u64::from(index.has_all_nodes());
+                *empty = Some(Box::new(index));
             }
         }
         let bytes = entry.index.as_ref().map_or(0, |index| index.bytes());

@@ -166,6 +166,10 @@ impl ClassReasons {
             unlabelled_count: 0,
             report: None,
         };
+        if let Some(named) = index.named_nodes() {
+            reasons.add_named(&named, class, index, cluster);
+            return reasons;
+        }
         for node in cluster.indices().filter(|node| cluster.node(*node).present) {
             let domain = match domains {
                 Some(domains) => domains.domain_of(node).map(DomainId::at),
@@ -177,6 +181,25 @@ impl ClassReasons {
             }
         }
         reasons
+    }
+
+    /// Adds all nodes for a class that names its nodes: those one by one, and all others by their number.
+    fn add_named(&mut self, named: &[NodeIndex], class: &Class, index: &ClassIndex, cluster: &Cluster) {
+        let Some(topology) = self.topology.map(|id| cluster.topology(id)) else {
+            let present = named.iter().filter(|node| cluster.node(**node).present);
+            present.for_each(|node| self.domains[0].add_node(*node, class, index, cluster));
+            return self.domains[0].add_unnamed(cluster.present_count(), index);
+        };
+        for node in named {
+            if let Some(domain) = topology.domain_of(*node) {
+                self.domains[domain.at()].add_node(*node, class, index, cluster);
+            }
+        }
+        self.unlabelled_count = cluster.present_count();
+        for (domain, reasons) in topology.domains().zip(&mut self.domains) {
+            reasons.add_unnamed(topology.nodes(domain).len(), index);
+            self.unlabelled_count -= reasons.nodes_count;
+        }
     }
 
     /// Reasons over all nodes after the unit has filled the nearest domain. If members are placed, only their domains
@@ -223,6 +246,14 @@ impl ClassReasons {
 }
 
 impl DomainReasons {
+    /// Adds the nodes that the class does not name, of `nodes_count` in all.
+    fn add_unnamed(&mut self, nodes_count: usize, index: &ClassIndex) {
+        let Some(at) = index.affinity_filter() else { return };
+        let others_count = nodes_count - std::mem::replace(&mut self.nodes_count, nodes_count);
+        self.closed.add(ReasonSource::Filter(at), Reason::NODE_AFFINITY, others_count);
+        self.filled.add(ReasonSource::Filter(at), Reason::NODE_AFFINITY, others_count);
+    }
+
     fn add_node(&mut self, node: NodeIndex, class: &Class, index: &ClassIndex, cluster: &Cluster) {
         let slots = index.slots(node);
         self.nodes_count += 1;

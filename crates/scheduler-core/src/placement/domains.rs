@@ -221,13 +221,13 @@ impl FitsWhenEmpty {
         for ClassCount { class, count } in &demand.class_counts {
             let (class, index) = classes.with_current_index(*class, cluster);
             let mut slots = vec![0; fits.len()];
-            for (at, node_slots) in index.slots_when_empty(class, cluster).iter().enumerate() {
+            for (node, node_slots) in index.slots_when_empty(class, cluster) {
                 let domain = match topology {
-                    Some(topology) => topology.domain_of(NodeIndex(at as u32)).map(DomainId::at),
+                    Some(topology) => topology.domain_of(node).map(DomainId::at),
                     None => Some(0),
                 };
                 if let Some(domain) = domain {
-                    slots[domain] += u64::from(*node_slots);
+                    slots[domain] += u64::from(node_slots);
                 }
             }
             fits.iter_mut().zip(slots).for_each(|(fits, slots): (&mut u64, u64)| *fits += slots.min(*count as u64));

@@ -133,7 +133,10 @@ fn slots_on_empty_nodes_follow_the_nodes_that_changed() {
         all.change_node(at, |node| node.spec.unschedulable = cordoned);
         all.cluster.index_of(&format!("named-{at}"));
         let (class, index) = all.classes.with_current_index(all.class, &all.cluster);
-        let slots = index.slots_when_empty(class, &all.cluster).to_vec();
+        let mut slots = vec![0; all.cluster.width()];
+        for (node, count) in index.slots_when_empty(class, &all.cluster) {
+            slots[node.at()] = count;
+        }
         let slots_of = |node: &NodeView| if node.spec.unschedulable { 0 } else { 8 };
         for (at, node) in all.nodes.iter().enumerate() {
             assert_eq!(slots[all.cluster.find(&node.metadata.name).unwrap().at()], slots_of(node), "{at}");

@@ -4,6 +4,7 @@
 //! PREFIX COUNT …`, `pod NAME …`, `delete NAME`, `start NAME at=10`, `finish NAME at=20`, `fail NAME`, `drop NODE`. A
 //! pod with `node=` is bound, one with `group=` is a member, `created=10` is the second of its creation.
 //! `owner=Job:a` is the controller of a pod or group, `index=3` the completion index of a pod, `label=app:cache` a label.
+//! `names=a,b` are the nodes it names in its affinity.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,6 +204,7 @@ impl TextCluster {
                     let (key, value) = value.split_once(':').unwrap();
                     spec["nodeSelector"] = json!({key: value});
                 }
+                "names" => spec["affinity"]["nodeAffinity"] = naming(value),
                 "prefers" => {
                     let (key, value) = value.split_once(':').unwrap();
                     let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
@@ -347,6 +349,14 @@ fn describe(pod: &PodView) -> Value {
         document["metadata"]["ownerReferences"] = json!(owned_by(&format!("{}:{}", owner.kind, owner.uid)));
     }
     document
+}
+
+/// Node affinity for nodes by their names.
+fn naming(nodes: &str) -> Value {
+    let names: Vec<_> = nodes.split(',').collect();
+    let field = json!([{"key": "metadata.name", "operator": "In", "values": names}]);
+    let terms = json!({"nodeSelectorTerms": [{"matchFields": field}]});
+    json!({"requiredDuringSchedulingIgnoredDuringExecution": terms})
 }
 
 /// `Job:a`: kind and uid.
