@@ -7,6 +7,7 @@
 //! a decision depends on what changed and not on the size of the cluster.
 
 mod batch; // nodes that one call evaluates
+mod batch_slots; // the slots that filters leave on a batch
 mod marks; // the scores of each node
 mod named_nodes; // the index of a class that names its nodes
 pub(crate) mod tournament; // repeatedly finds the best of many
@@ -14,14 +15,15 @@ pub(crate) mod tournament; // repeatedly finds the best of many
 use std::sync::Arc;
 
 use self::batch::{BATCH, Batch, batches};
+use self::batch_slots::{BatchSlots, has_zero, static_refusers};
 use self::marks::{ExternalChanges, NodeScores};
 use self::named_nodes::NamedNodes;
 use self::tournament::Tournament;
-use crate::cluster::{Cluster, LogPosition, NodeChangeKind, NodeIndex, NodeRefs, TopologyId, TouchedNode};
+use crate::cluster::{Cluster, LogPosition, NodeChangeKind, NodeIndex, TopologyId, TouchedNode};
 use crate::demand::classes::Class;
 use crate::explain::reasons::ClassReasons;
 use crate::plugins::Plugins;
-use crate::plugins::filters::{Filter, LoadAssumption, NO_LIMIT};
+use crate::plugins::filters::{Filter, LoadAssumption};
 
 /// The cached result of all filters and scores for one class: about nine bytes per node.
 #[derive(Debug)]
@@ -518,84 +520,4 @@ fn set_key(tree: &mut Tournament, node: NodeIndex, key: u32) {
 fn tree_key(total: i64) -> u32 {
     // Negative scores do not exist, but a key must be positive for any total.
     total.clamp(0, i64::from(i32::MAX)) as u32 + 1
-}
-
-/// The slots that filters leave on the nodes of a batch, and the filter that leaves none.
-struct BatchSlots {
-    slots: [u32; BATCH],
-    refusers: [RefusingFilter; BATCH],
-}
-
-impl BatchSlots {
-    fn unlimited() -> BatchSlots {
-        BatchSlots { slots: [NO_LIMIT; BATCH], refusers: [RefusingFilter::NONE; BATCH] }
-    }
-
-    fn refuse(&mut self, at: usize, refuser: RefusingFilter) {
-        (self.slots[at], self.refusers[at]) = (0, refuser);
-    }
-
-    /// Refuses the nodes that do not exist.
-    fn refuse_absent(&mut self, cluster: &Cluster, nodes: &[NodeIndex]) {
-        for (at, node) in nodes.iter().enumerate() {
-            if !cluster.node(*node).present {
-                self.refuse(at, RefusingFilter::ABSENT_NODE);
-            }
-        }
-    }
-
-    /// Subtracts reserved capacity. It comes last, because it does not depend on whether the node suits the class.
-    fn apply_reservation(&mut self, class: &Class, plugins: &Plugins, cluster: &Cluster, nodes: &[NodeIndex]) {
-        // How much is reserved of what a custom filter counts is unknown, so such a node cannot be shared.
-        let may_share = plugins.counts_only_usage();
-        for (at, node) in nodes.iter().enumerate() {
-            let (slots, unreserved) = (self.slots[at], cluster.slots_beside_reservation(*node, &class.usage));
-            if unreserved < NO_LIMIT && slots > 0 {
-                self.slots[at] = slots.min(unreserved);
-                if unreserved == 0 || !may_share {
-                    self.refuse(at, RefusingFilter::RESERVATION);
-                }
-            }
-        }
-    }
-
-    /// Applies these filters, each given with its position in the profile.
-    fn apply_filters<'a>(
-        &mut self,
-        filters: impl Iterator<Item = (usize, &'a Arc<dyn Filter>)>,
-        class: &Class,
-        nodes: NodeRefs<'_>,
-        load: LoadAssumption,
-    ) {
-        let count = nodes.nodes.len();
-        for (position, filter) in filters {
-            filter.limit_slots(class, nodes, load, &mut self.slots[..count]);
-            // Usually a filter refuses none of them.
-            if !has_zero(&self.slots[..count]) {
-                continue;
-            }
-            for (slots, refuser) in self.slots[..count].iter().zip(&mut self.refusers) {
-                if *slots == 0 && *refuser == RefusingFilter::NONE {
-                    *refuser = RefusingFilter(position as u8);
-                }
-            }
-        }
-    }
-}
-
-/// Reads all entries, which is faster than stopping at the first zero.
-fn has_zero(slots: &[u32]) -> bool {
-    slots.iter().fold(false, |has_zero, slots| has_zero | (*slots == 0))
-}
-
-fn static_refusers(
-    plugins: &Plugins,
-    class: &Class,
-    cluster: &Cluster,
-    nodes: &[NodeIndex],
-) -> [RefusingFilter; BATCH] {
-    let mut batch_slots = BatchSlots::unlimited();
-    batch_slots.refuse_absent(cluster, nodes);
-    batch_slots.apply_filters(plugins.static_filters(), class, cluster.node_refs(nodes), LoadAssumption::Now);
-    batch_slots.refusers
 }

@@ -347,6 +347,7 @@ impl Classes {
             bytes: 0,
             all_monotone: self.all_monotone,
             max_bytes: self.max_bytes,
+            builds_count: 0,
         }
     }
 

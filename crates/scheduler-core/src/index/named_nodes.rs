@@ -2,7 +2,8 @@
 //! the named nodes are evaluated.
 
 use super::batch::{BATCH, batches};
-use super::{BatchSlots, RefusingFilter, tree_key};
+use super::batch_slots::BatchSlots;
+use super::{RefusingFilter, tree_key};
 use crate::cluster::names::NameId;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::demand::classes::{Class, Operator, RequiredNodes, Requirement};
