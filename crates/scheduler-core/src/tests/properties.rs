@@ -107,6 +107,8 @@ pub(super) fn plain() -> Config {
         release_after: None,
         overcommit_after: None,
         recount_after: forever,
+        // Packing uses half of the steps. The other half must be enough to search these clusters to the end.
+        max_search_steps: 2 * Config::default().max_search_steps,
         ..Config::default()
     }
 }
