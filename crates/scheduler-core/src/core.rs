@@ -31,9 +31,11 @@ use crate::demand::{self, ClassCount, Demand, DomainConstraint, UnitPolicy};
 use crate::explain::refusal::{Refusal, RefusalCause};
 use crate::explain::remedy_schedule::RemedySchedule;
 use crate::explain::report_cache::ReportCache;
+use crate::placement::domains::Domains;
 use crate::placement::place::UnitPlacement;
 use crate::placement::ranks::{self, PlacedPod};
 use crate::placement::search::SearchBudget;
+use crate::queue::certificate::Certificate;
 use crate::queue::timers::Timers;
 use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
 use crate::release::overcommit_tracker::OvercommitTracker;
@@ -329,11 +331,15 @@ impl Core {
     fn mark_unschedulable(&mut self, unit: UnitId, demand: &Demand, refusal: &mut Refusal, now: Timestamp) {
         let lacks_capacity =
             refusal.cause == RefusalCause::DoesNotFit && refusal.can_fit_later && !refusal.is_about_extra_pods();
-        let wait = UnschedulableInfo {
+        let certificate = Certificate {
             classes: demand.class_counts.iter().map(|count| count.class).collect(),
+            missing_slots: Domains::of(demand, &self.cluster, &mut self.classes).missing_slots(),
             in_one_domain: demand.constraint.is_some(),
             is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
             proven: refusal.proven,
+        };
+        let wait = UnschedulableInfo {
+            certificate,
             equal_demand: demand.if_comparable().filter(|_| self.classes.are_monotone(&demand.class_counts)),
             // A single pod is overtaken only by smaller pods. Groups are the ones that small pods starve.
             may_reserve: lacks_capacity && matches!(unit, UnitId::Group(_)),

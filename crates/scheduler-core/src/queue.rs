@@ -6,6 +6,7 @@
 //! What holds: of equal units the older one is first, also when several are woken at once. A unit that does not fit
 //! can be overtaken; [`Queue::starved`] returns one that was overtaken for too long.
 
+pub(crate) mod certificate; // why a refused unit cannot be placed
 mod waking; // which units are queued again when capacity grows
 mod waiting; // units that wait for capacity, by what would help them
 pub(crate) mod cluster_events; // which changes can turn a "no" into a "yes"
@@ -25,6 +26,7 @@ use crate::cluster::compact_timestamp::{CompactTimestamp, saturating_add};
 use crate::demand::classes::ClassId;
 use crate::demand::groups::GroupId;
 use crate::demand::pods::PodId;
+use crate::queue::certificate::Certificate;
 use crate::queue::counts::{CountedUnit, QueueCounters, QueueEvent, SubQueue};
 use crate::queue::waiting::{EqualId, WaitingUnits};
 
@@ -64,13 +66,7 @@ enum UnitQueueState {
 struct UnschedulableEntry {
     /// The number of this wait; no other wait of any unit has it.
     number: u64,
-    /// More slots for one of these classes can help.
-    classes: Vec<ClassId>,
-    in_one_domain: bool,
-    /// Several classes must fit together. The unit may fit although no class has more slots than before.
-    is_mixed: bool,
-    /// The refusal is proven: fewer of its pods do not fit either, nor do more of the same class.
-    proven: bool,
+    certificate: Certificate,
     /// When to decide again because its pods changed since, in a way that cannot help.
     recount: Option<Timestamp>,
     /// Units with equal demand, while its pods are those that were refused.
@@ -152,11 +148,7 @@ pub(crate) struct Queue {
 /// A unit that does not fit.
 #[derive(Debug)]
 pub(crate) struct UnschedulableInfo {
-    pub(crate) classes: Vec<ClassId>,
-    pub(crate) in_one_domain: bool,
-    /// Whether pods of several classes must fit together.
-    pub(crate) is_mixed: bool,
-    pub(crate) proven: bool,
+    pub(crate) certificate: Certificate,
     /// Its demand, if units with an equal one have the same result.
     pub(crate) equal_demand: Option<EqualDemand>,
     /// Whether nodes may be reserved for it.
@@ -227,8 +219,10 @@ impl Queue {
         let hopeless = match (entry.map(|entry| &entry.state), added) {
             // Nodes may be reserved for a unit that is now behind this one.
             (Some(UnitQueueState::Unschedulable(_)), _) if entry.is_some_and(|entry| order < entry.order) => false,
-            (Some(UnitQueueState::Unschedulable(waiting)), None) => waiting.proven,
-            (Some(UnitQueueState::Unschedulable(waiting)), Some(class)) => waiting.proven && waiting.classes == [class],
+            (Some(UnitQueueState::Unschedulable(waiting)), None) => waiting.certificate.proven,
+            (Some(UnitQueueState::Unschedulable(waiting)), Some(class)) => {
+                waiting.certificate.proven && waiting.certificate.classes == [class]
+            }
             // Nothing changes for a unit that is ready already, or has nothing to decide.
             (Some(UnitQueueState::Ready | UnitQueueState::Idle) | None, None) => return,
             _ => false,
@@ -262,13 +256,11 @@ impl Queue {
         self.pass_on(unit);
     }
 
-    /// The unit does not fit. It is queued again when there are more slots for one of these classes.
+    /// The unit does not fit. It is queued again when a change may have broken its certificate.
     pub(crate) fn add_unschedulable(&mut self, unit: UnitId, wait: UnschedulableInfo) {
-        let UnschedulableInfo { classes, in_one_domain, is_mixed, proven, equal_demand, may_reserve, now } = wait;
+        let UnschedulableInfo { certificate, equal_demand, may_reserve, now } = wait;
         self.waits_count += 1;
-        let number = self.waits_count;
-        let mut waiting =
-            UnschedulableEntry { number, classes, in_one_domain, is_mixed, proven, recount: None, equal: None };
+        let mut waiting = UnschedulableEntry { number: self.waits_count, certificate, recount: None, equal: None };
         let order = self.entries[&unit].order;
         let woken = self.waiting.insert((unit, order), &mut waiting, equal_demand);
         self.set_state(unit, UnitQueueState::Unschedulable(Box::new(waiting)), QueueEvent::ScheduleAttemptFailure);

@@ -8,6 +8,7 @@ mod unsupported; // pods with placement terms that no plugin supports
 mod mixed; // groups with pods of several classes
 mod solver; // placements of mixed groups compared with an exact solver
 mod fairness; // queue order, and what it costs
+mod certificates; // which changes wake a waiting unit
 mod reservations; // reservations without success
 mod release; // half-bound gangs
 mod runs; // groups that are used again

@@ -231,14 +231,14 @@ impl Core {
             self.remedy_schedule.cluster_changed();
         }
         if change.moved {
-            self.queue.wake_in_one_domain();
+            self.wake_in_one_domain();
         }
     }
 
     fn remove_node(&mut self, name: &str) {
         self.remedy_schedule.cluster_changed();
         if self.cluster.remove_node(name).moved {
-            self.queue.wake_in_one_domain();
+            self.wake_in_one_domain();
         }
     }
 

@@ -119,7 +119,7 @@ impl Core {
         let waiting: Vec<_> = self.queue.waiting_classes().collect();
         for class in waiting {
             if nodes.iter().any(|node| self.slots(class, *node) > 0) {
-                self.queue.wake_class(class, QueueEvent::NodeUpdate);
+                self.wake_class(class, QueueEvent::NodeUpdate);
             }
         }
     }

@@ -1,8 +1,9 @@
-//! Which units a change of a node wakes: those for which it may have freed capacity.
+//! Which units a change of a node wakes: those whose certificate it may have broken.
 //!
-//! A unit of one class is woken when the node has more slots for the class. Units of several classes must fit
-//! together: five GPUs fit a pod of three and one of two, four GPUs do not, and neither class has more slots with
-//! five. So such units are woken when a resource that they use has grown.
+//! More slots are counted until the unit may have as many as it lacks. Then the sums of today show whether it does: a
+//! gang that lacks forty slots in every domain is woken by the fortieth. Units of several classes must fit together:
+//! five GPUs fit a pod of three and one of two, four GPUs do not, and neither class has more slots with five. So where
+//! the sums accept such a unit, it is woken when a resource that it uses has grown.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +12,8 @@ use smallvec::SmallVec;
 use super::Core;
 use crate::cluster::{NodeIndex, ResourceId};
 use crate::demand::classes::ClassId;
+use crate::placement::domains::Domains;
+use crate::queue::UnitId;
 use crate::queue::cluster_events::ClusterEvents;
 use crate::queue::counts::QueueEvent;
 
@@ -49,15 +52,21 @@ impl Core {
         for (class, slots, unreserved) in &before.slots {
             if self.classes.events_to_register(*class).intersects(events) {
                 let now = self.slots_with_and_beside_reservation(*class, node);
-                if now.0 > *slots || now.1 > *unreserved {
-                    self.queue.wake_class(*class, queue_event(events));
+                let growth = now.0.saturating_sub(*slots).max(now.1.saturating_sub(*unreserved));
+                if growth > 0 {
+                    let units = self.queue.slots_grew(*class, growth);
+                    self.wake_if_possible(units, Some(node), queue_event(events));
                 }
             }
         }
         let mixed: SmallVec<[ClassId; 8]> = self.queue.waiting_mixed_classes().collect();
         for class in mixed {
-            if self.classes.events_to_register(class).intersects(events) && self.slots(class, node) > 0 {
-                self.wake_mixed(class, node, before, events);
+            if self.classes.events_to_register(class).intersects(events)
+                && self.slots(class, node) > 0
+                && let Some(pod_slots_before) = self.resource_growth(class, node, before)
+            {
+                let units = self.queue.mixed_waiting_for(class, pod_slots_before);
+                self.wake_if_possible(units, Some(node), queue_event(events));
             }
         }
     }
@@ -74,17 +83,56 @@ impl Core {
         }
     }
 
-    fn wake_mixed(&mut self, class: ClassId, node: NodeIndex, before: &CapacitySnapshot, events: ClusterEvents) {
-        let Some(usage_class) = self.classes.get(class) else { return };
+    /// Whether a resource has grown that the class uses. If only pod slots have, returns how many there were.
+    fn resource_growth(&self, class: ClassId, node: NodeIndex, before: &CapacitySnapshot) -> Option<i64> {
+        let usage_class = self.classes.get(class)?;
         let uses = |resource: ResourceId| usage_class.usage.requested(resource) > 0;
         let has_more =
             |(resource, free): &(ResourceId, i64)| uses(*resource) && self.cluster.free(*resource, node) > *free;
         // What other filters count is unknown.
         let counts_more = !self.classes.plugins(usage_class).counts_only_usage();
         if counts_more || before.free.iter().any(has_more) {
-            self.queue.wake_mixed(class, -1, queue_event(events));
-        } else if self.cluster.free_pod_slots(node) > before.pod_slots {
-            self.queue.wake_mixed(class, before.pod_slots, queue_event(events));
+            return Some(-1);
+        }
+        (self.cluster.free_pod_slots(node) > before.pod_slots).then_some(before.pod_slots)
+    }
+
+    /// Nodes changed domains: wakes the units that need one domain and that the sums accept now.
+    pub(super) fn wake_in_one_domain(&mut self) {
+        let units = self.queue.waiting_in_one_domain();
+        self.wake_if_possible(units, None, QueueEvent::NodeUpdate);
+    }
+
+    /// Wakes those of the units that the sums accept in some domain. Where a search found no placement before, that
+    /// must be a domain of the node, if one is given.
+    fn wake_if_possible(&mut self, units: Vec<UnitId>, node: Option<NodeIndex>, by: QueueEvent) {
+        for unit in units {
+            let Some(demand) = self.demand(unit) else {
+                self.queue.wake(unit, by);
+                continue;
+            };
+            self.enforce_reservation_for(unit);
+            let mut domains = Domains::of(&demand, &self.cluster, &mut self.classes);
+            let missing_slots = domains.missing_slots();
+            if missing_slots > 0 {
+                self.queue.keep_waiting(unit, missing_slots);
+                continue;
+            }
+            let mut feasible = std::iter::from_fn(|| domains.next_feasible());
+            let is_broken = match node.filter(|_| !self.queue.was_rejected_by_sums(unit)) {
+                Some(node) => feasible.any(|region| region.contains(node, &self.cluster)),
+                None => true,
+            };
+            if is_broken {
+                self.queue.wake(unit, by);
+            }
+        }
+    }
+
+    /// Wakes the units that wait for a class, whatever changed.
+    pub(super) fn wake_class(&mut self, class: ClassId, by: QueueEvent) {
+        for unit in self.queue.waiting_for(class) {
+            self.queue.wake(unit, by);
         }
     }
 

@@ -107,6 +107,11 @@ impl Domains {
         best.map(|best| best.region)
     }
 
+    /// How many slots the region lacks in which most pods fit, by the sums; 0 if they accept a region.
+    pub(crate) fn missing_slots(&self) -> u64 {
+        self.required.saturating_sub(self.nearest.map_or(0, |(_, fits_count)| fits_count))
+    }
+
     /// The region in which most pods fit, and at most how many; `None` when there is no domain at all.
     pub(crate) fn nearest(&self) -> Option<(Region, u64)> {
         self.nearest

@@ -4,9 +4,11 @@
 //! do not fit either. If it is placed, the next one is woken. So a change that helps one of ten thousand equal gangs costs
 //! two decisions and not ten thousand.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::certificate::Certificate;
 use super::counts::QueueEvent;
 use super::{QueueOrder, UnitId, UnschedulableEntry};
 use crate::cluster::TopologyId;
@@ -44,11 +46,42 @@ struct EqualUnits {
 /// A unit to be made ready, and why.
 pub(super) type WokenUnit = (UnitId, QueueEvent);
 
+/// What waits for slots of one class.
+#[derive(Debug, Default)]
+struct ClassWaiters {
+    /// How many slots came up since the first of them was listed. Slots that were used again are not subtracted, so
+    /// this is at least what there is more.
+    grown: u64,
+    /// From which growth on each can fit.
+    thresholds: BTreeMap<Waiter, u64>,
+    by_threshold: BTreeSet<(u64, Waiter)>,
+}
+
+impl ClassWaiters {
+    /// Lists a waiter that can fit once there are this many more slots than now.
+    fn set(&mut self, waiter: Waiter, growth: u64) {
+        self.remove(waiter);
+        let threshold = self.grown.saturating_add(growth);
+        self.thresholds.insert(waiter, threshold);
+        self.by_threshold.insert((threshold, waiter));
+    }
+
+    fn remove(&mut self, waiter: Waiter) {
+        if let Some(threshold) = self.thresholds.remove(&waiter) {
+            self.by_threshold.remove(&(threshold, waiter));
+        }
+    }
+
+    fn due(&self) -> impl Iterator<Item = Waiter> + '_ {
+        self.by_threshold.iter().take_while(|(threshold, _)| *threshold <= self.grown).map(|(_, waiter)| *waiter)
+    }
+}
+
 /// All units that wait for capacity.
 #[derive(Debug, Default)]
 pub(super) struct WaitingUnits {
-    by_class: BTreeMap<ClassId, BTreeSet<Waiter>>,
-    /// Those that need capacity for several classes at once.
+    by_class: BTreeMap<ClassId, ClassWaiters>,
+    /// Those that need capacity for several classes at once, and for which growth of a resource can be enough.
     mixed: BTreeMap<ClassId, BTreeSet<Waiter>>,
     in_one_domain: BTreeSet<Waiter>,
     equal: BTreeMap<EqualId, EqualUnits>,
@@ -63,7 +96,7 @@ impl WaitingUnits {
         self.by_class.keys().copied()
     }
 
-    /// Those of them that a unit needs capacity for together with other classes.
+    /// Those of them for which growth of a resource can be enough.
     pub(super) fn mixed_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
         self.mixed.keys().copied()
     }
@@ -78,15 +111,17 @@ impl WaitingUnits {
     ) -> Option<WokenUnit> {
         entry.equal = demand.map(|demand| self.equal_id(demand));
         let Some(id) = entry.equal else {
-            self.list(Waiter::Unit(unit), entry);
+            self.list(Waiter::Unit(unit), &entry.certificate);
             return self.pass_on(unit);
         };
         let equal = self.equal.get_mut(&id).expect("an id exists while it is used");
-        if equal.waiting.is_empty() {
-            self.list(Waiter::Equal(id), entry);
+        equal.waiting.insert((order, unit));
+        // Of equal units none fits where the first does not, which has the newest certificate.
+        if equal.waiting.first().is_some_and(|(_, first)| *first == unit) {
+            self.unlist(Waiter::Equal(id), &entry.certificate);
+            self.list(Waiter::Equal(id), &entry.certificate);
         }
         let equal = self.equal.get_mut(&id).expect("an id exists while it is used");
-        equal.waiting.insert((order, unit));
         // It was woken for its equals, and does not fit: neither do they.
         if self.awake.get(&unit) == Some(&id) {
             self.awake.remove(&unit);
@@ -98,11 +133,11 @@ impl WaitingUnits {
 
     /// Removes a unit.
     pub(super) fn remove(&mut self, (unit, order): (UnitId, QueueOrder), entry: &UnschedulableEntry) {
-        let Some(id) = entry.equal else { return self.unlist(Waiter::Unit(unit), entry) };
+        let Some(id) = entry.equal else { return self.unlist(Waiter::Unit(unit), &entry.certificate) };
         let equal = self.equal.get_mut(&id).expect("an id exists while it is used");
         equal.waiting.remove(&(order, unit));
         if equal.waiting.is_empty() {
-            self.unlist(Waiter::Equal(id), entry);
+            self.unlist(Waiter::Equal(id), &entry.certificate);
             self.drop_unused(id);
         }
     }
@@ -121,39 +156,58 @@ impl WaitingUnits {
         entry.equal.and_then(|id| self.equal.get(&id)).is_some_and(|equal| equal.awake.is_some())
     }
 
-    /// The units to wake when there are more slots for a class.
-    pub(super) fn wake_class(&mut self, class: ClassId, by: QueueEvent) -> Vec<WokenUnit> {
-        let waiters = self.by_class.get(&class).cloned().unwrap_or_default();
-        self.wake(waiters, by)
+    /// There are more slots for a class than before. Returns the units that may fit by now.
+    pub(super) fn slots_grew(&mut self, class: ClassId, growth: u64) -> Vec<UnitId> {
+        let Some(waiters) = self.by_class.get_mut(&class) else { return Vec::new() };
+        waiters.grown = waiters.grown.saturating_add(growth);
+        let due: Vec<Waiter> = waiters.due().collect();
+        due.into_iter().filter_map(|waiter| self.next_of(waiter)).collect()
     }
 
-    /// Those of them that need capacity for several classes.
-    pub(super) fn wake_mixed(
-        &mut self,
-        class: ClassId,
-        by: QueueEvent,
-        is_helped: impl Fn(UnitId) -> bool,
-    ) -> Vec<WokenUnit> {
-        let mut waiters = self.mixed.get(&class).cloned().unwrap_or_default();
-        waiters.retain(|waiter| match waiter {
-            Waiter::Unit(unit) => is_helped(*unit),
-            // Equal units have as many pods.
-            Waiter::Equal(id) => self.equal[id].waiting.first().is_some_and(|(_, unit)| is_helped(*unit)),
-        });
-        self.wake(waiters, by)
+    /// The units that wait for a class, equal ones once.
+    pub(super) fn waiting_for(&self, class: ClassId) -> Vec<UnitId> {
+        let waiters = self.by_class.get(&class).into_iter().flat_map(|waiters| waiters.thresholds.keys());
+        waiters.filter_map(|waiter| self.next_of(*waiter)).collect()
+    }
+
+    /// Those of them for which growth of a resource can be enough.
+    pub(super) fn mixed_waiting_for(&self, class: ClassId) -> Vec<UnitId> {
+        self.mixed.get(&class).into_iter().flatten().filter_map(|waiter| self.next_of(*waiter)).collect()
     }
 
     /// Those whose pods must share a domain.
-    pub(super) fn wake_in_one_domain(&mut self, by: QueueEvent) -> Vec<WokenUnit> {
-        self.wake(self.in_one_domain.clone(), by)
+    pub(super) fn waiting_in_one_domain(&self) -> Vec<UnitId> {
+        self.in_one_domain.iter().filter_map(|waiter| self.next_of(*waiter)).collect()
     }
 
-    fn wake(&mut self, waiters: BTreeSet<Waiter>, by: QueueEvent) -> Vec<WokenUnit> {
-        let woken = waiters.into_iter().filter_map(|waiter| match waiter {
-            Waiter::Unit(unit) => Some((unit, by)),
-            Waiter::Equal(id) => self.wake_first(id, by),
-        });
-        woken.collect()
+    /// The unit that is woken for a waiter; none if one of equal units is awake already.
+    fn next_of(&self, waiter: Waiter) -> Option<UnitId> {
+        match waiter {
+            Waiter::Unit(unit) => Some(unit),
+            Waiter::Equal(id) => {
+                let equal = self.equal.get(&id).filter(|equal| equal.awake.is_none())?;
+                equal.waiting.first().map(|(_, unit)| *unit)
+            }
+        }
+    }
+
+    /// Too few slots are there for a unit, by the sums.
+    pub(super) fn set_missing_slots(&mut self, unit: UnitId, entry: &UnschedulableEntry, missing_slots: u64) {
+        let growth = entry.certificate.least_growth(missing_slots);
+        let waiter = entry.equal.map_or(Waiter::Unit(unit), Waiter::Equal);
+        for class in &entry.certificate.classes {
+            self.by_class.entry(*class).or_default().set(waiter, growth);
+        }
+    }
+
+    /// The unit is woken, for its equals as well.
+    pub(super) fn wake(&mut self, unit: UnitId, entry: &UnschedulableEntry, by: QueueEvent) {
+        if let Some(id) = entry.equal
+            && let Some(equal) = self.equal.get_mut(&id)
+        {
+            equal.awake = Some((unit, by));
+            self.awake.insert(unit, id);
+        }
     }
 
     /// The first of equal units, unless one of them is awake already.
@@ -196,35 +250,35 @@ impl WaitingUnits {
         }
     }
 
-    fn list(&mut self, waiter: Waiter, entry: &UnschedulableEntry) {
-        for class in &entry.classes {
-            self.by_class.entry(*class).or_default().insert(waiter);
-            if entry.is_mixed {
+    fn list(&mut self, waiter: Waiter, certificate: &Certificate) {
+        let growth = certificate.least_growth(certificate.missing_slots);
+        for class in &certificate.classes {
+            self.by_class.entry(*class).or_default().set(waiter, growth);
+            if certificate.rests_on_resources() {
                 self.mixed.entry(*class).or_default().insert(waiter);
             }
         }
-        if entry.in_one_domain {
+        if certificate.in_one_domain {
             self.in_one_domain.insert(waiter);
         }
     }
 
-    fn unlist(&mut self, waiter: Waiter, entry: &UnschedulableEntry) {
-        for class in &entry.classes {
-            unlist_from(&mut self.by_class, *class, waiter);
-            if entry.is_mixed {
-                unlist_from(&mut self.mixed, *class, waiter);
+    /// Equal units have certificates for the same classes, though not with the same numbers.
+    fn unlist(&mut self, waiter: Waiter, certificate: &Certificate) {
+        for class in &certificate.classes {
+            if let Entry::Occupied(mut waiters) = self.by_class.entry(*class) {
+                waiters.get_mut().remove(waiter);
+                if waiters.get().thresholds.is_empty() {
+                    waiters.remove();
+                }
+            }
+            if let Entry::Occupied(mut waiters) = self.mixed.entry(*class) {
+                waiters.get_mut().remove(&waiter);
+                if waiters.get().is_empty() {
+                    waiters.remove();
+                }
             }
         }
-        if entry.in_one_domain {
-            self.in_one_domain.remove(&waiter);
-        }
-    }
-}
-
-fn unlist_from(waiters: &mut BTreeMap<ClassId, BTreeSet<Waiter>>, class: ClassId, waiter: Waiter) {
-    let listed = waiters.get_mut(&class).expect("a waiting unit is listed");
-    listed.remove(&waiter);
-    if listed.is_empty() {
-        waiters.remove(&class);
+        self.in_one_domain.remove(&waiter);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::counts::QueueEvent;
 use super::waiting::WokenUnit;
-use super::{Queue, UnitId, UnitQueueState};
+use super::{Queue, UnitId, UnitQueueState, UnschedulableEntry};
 use crate::demand::classes::ClassId;
 
 impl Queue {
@@ -11,32 +11,62 @@ impl Queue {
         self.waiting.classes()
     }
 
-    /// Those of them that a unit needs capacity for together with other classes.
+    /// Those of them for which growth of a resource can be enough.
     pub(crate) fn waiting_mixed_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
         self.waiting.mixed_classes()
     }
 
-    /// There are more slots for a class.
-    pub(crate) fn wake_class(&mut self, class: ClassId, by: QueueEvent) {
-        let woken = self.waiting.wake_class(class, by);
-        self.make_ready(woken);
+    /// There are `growth` more slots for a class than before. Returns the waiting units that may fit by now.
+    pub(crate) fn slots_grew(&mut self, class: ClassId, growth: u32) -> Vec<UnitId> {
+        self.waiting.slots_grew(class, u64::from(growth))
+    }
+
+    /// The units that wait for a class, one of those with equal demand.
+    pub(crate) fn waiting_for(&self, class: ClassId) -> Vec<UnitId> {
+        self.waiting.waiting_for(class)
     }
 
     /// A node on which the class fits has more of a resource than before: units of several classes may fit. If only
     /// pod slots grew, and there were `pod_slots_before`, that helps only units with more pods than that.
-    pub(crate) fn wake_mixed(&mut self, class: ClassId, pod_slots_before: i64, by: QueueEvent) {
-        let is_helped = |unit: UnitId| {
-            let pods_count = self.entries.get(&unit).map_or(0, |entry| entry.pods_count);
+    pub(crate) fn mixed_waiting_for(&self, class: ClassId, pod_slots_before: i64) -> Vec<UnitId> {
+        let mut units = self.waiting.mixed_waiting_for(class);
+        units.retain(|unit| {
+            let pods_count = self.entries.get(unit).map_or(0, |entry| entry.pods_count);
             i64::try_from(pods_count).unwrap_or(i64::MAX) > pod_slots_before
-        };
-        let woken = self.waiting.wake_mixed(class, by, is_helped);
-        self.make_ready(woken);
+        });
+        units
     }
 
-    /// Nodes changed domains.
-    pub(crate) fn wake_in_one_domain(&mut self) {
-        let woken = self.waiting.wake_in_one_domain(QueueEvent::NodeUpdate);
-        self.make_ready(woken);
+    /// Whether the sums rejected every domain when the unit was refused.
+    pub(crate) fn was_rejected_by_sums(&self, unit: UnitId) -> bool {
+        self.unschedulable_entry(unit).is_some_and(|entry| entry.certificate.missing_slots > 0)
+    }
+
+    /// A waiting unit may fit. It is decided again.
+    pub(crate) fn wake(&mut self, unit: UnitId, by: QueueEvent) {
+        if let Some(UnitQueueState::Unschedulable(waiting)) = self.entries.get(&unit).map(|entry| &entry.state) {
+            self.waiting.wake(unit, waiting, by);
+            self.move_to(unit, UnitQueueState::Ready, by);
+        }
+    }
+
+    /// A waiting unit cannot fit before there are at least this many more slots.
+    pub(crate) fn keep_waiting(&mut self, unit: UnitId, missing_slots: u64) {
+        if let Some(UnitQueueState::Unschedulable(waiting)) = self.entries.get(&unit).map(|entry| &entry.state) {
+            self.waiting.set_missing_slots(unit, waiting, missing_slots);
+        }
+    }
+
+    fn unschedulable_entry(&self, unit: UnitId) -> Option<&UnschedulableEntry> {
+        match self.entries.get(&unit).map(|entry| &entry.state) {
+            Some(UnitQueueState::Unschedulable(waiting)) => Some(waiting),
+            _ => None,
+        }
+    }
+
+    /// The units whose pods must share a domain.
+    pub(crate) fn waiting_in_one_domain(&self) -> Vec<UnitId> {
+        self.waiting.waiting_in_one_domain()
     }
 
     /// A unit that waits for a change fits: a wake-up was missed, and it is decided next.

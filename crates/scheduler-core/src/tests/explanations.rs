@@ -348,9 +348,9 @@ fn remedies_come_after_the_first_refusal_and_then_at_most_every_ten_seconds() {
         on 1 of 1 nodes); remedies: lower minCount to 4, or add 1 node like a"]
     );
     assert_eq!((world.core.find_remedies(world.now, 4).len(), world.core.remedies_due_at()), (0, None));
-    // Refused once more, soon after.
+    // Refused once more, soon after, because it has changed.
     world.now += Duration::from_secs(4);
-    world.apply("node b gpu=1");
+    world.apply("node b gpu=1; pod g-6 group=g gpu=2");
     assert_eq!(refused(&mut world), RemedyStatus::NotSearched);
     assert_eq!(world.core.find_remedies(world.now, 4), []);
     assert_eq!(world.core.remedies_due_at(), Some(world.now + Duration::from_secs(6)));
@@ -382,7 +382,7 @@ fn the_queue_lists_units_with_their_state_in_queue_order() {
         )
     };
     assert_snapshot!(queue.iter().map(line).collect::<Vec<_>>().join("\n"), @r"
-    1 full Active pods=6 tries=1 next=None
+    1 full Waiting pods=6 tries=1 next=None
     2 few Incomplete pods=1 tries=0 next=None
     3 unlucky BackOff pods=1 tries=1 next=Some(1970-01-01T00:00:01Z)
     4 late Active pods=1 tries=0 next=None

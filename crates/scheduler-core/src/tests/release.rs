@@ -54,12 +54,13 @@ fn a_release_does_not_wait_behind_decisions() {
 #[test]
 fn a_half_bound_gang_that_is_woken_and_still_does_not_fit_is_released_at_once() {
     let mut world = TextCluster::of(
-        "node a gpu=4; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=5; pods h 3 group=g gpu=1 owner=Job:j;
-         pod used node=a gpu=2",
+        "node a gpu=5; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=5; pods h 3 group=g gpu=1 owner=Job:j;
+         pod used node=a gpu=3",
     );
     world.decide();
     world.now += PAUSE;
-    world.apply("delete used; pods small 1 priority=10 gpu=1");
+    // It is woken, and then another scheduler uses a part of the room.
+    world.apply("delete used; pod other node=a gpu=1; pods small 1 priority=10 gpu=1");
     let decided = world.decide();
     assert!(decided.lines().nth(1).unwrap().starts_with("g: release"), "{decided}");
 }

@@ -1,0 +1,35 @@
+//! Why a refused unit cannot be placed, in the form that shows which changes could let it fit.
+//!
+//! A unit fits only if some domain that it may use has enough slots for its pods. While too few are there by the sums,
+//! only more slots can help, and at least as many as are missing. If the sums accept a domain and pods of several
+//! classes still do not fit together, any growth of a resource in such a domain can help.
+
+use crate::demand::classes::ClassId;
+
+/// Why a refused unit cannot be placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Certificate {
+    /// The classes of its pods.
+    pub(crate) classes: Vec<ClassId>,
+    /// How many slots the domain lacks in which most of its pods fit, by the sums. 0: the sums accept a domain, and no
+    /// placement was found there.
+    pub(crate) missing_slots: u64,
+    /// Its pods must share a domain.
+    pub(crate) in_one_domain: bool,
+    /// Several classes must fit together. The unit may fit although no class has more slots than before.
+    pub(crate) is_mixed: bool,
+    /// It is proven: fewer of its pods do not fit either, nor do more of the same class.
+    pub(crate) proven: bool,
+}
+
+impl Certificate {
+    /// How many more slots one of its classes has, at least, before the unit can fit.
+    pub(super) fn least_growth(&self, missing_slots: u64) -> u64 {
+        missing_slots.div_ceil(self.classes.len().max(1) as u64).max(1)
+    }
+
+    /// Whether growth of a resource can help that gives no class another slot.
+    pub(super) fn rests_on_resources(&self) -> bool {
+        self.is_mixed && self.missing_slots == 0
+    }
+}

@@ -1,0 +1,124 @@
+//! A change wakes only units whose certificate it breaks.
+
+use super::text_cluster::TextCluster;
+use crate::{QueueStatus, SubQueue};
+
+/// The units that are decided, each with the start of its decision.
+fn decided(world: &mut TextCluster) -> Vec<String> {
+    let lines = world.decide_and_bind();
+    lines.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect()
+}
+
+fn waiting(world: &TextCluster) -> usize {
+    world.core.queue().iter().filter(|queued| queued.state == QueueStatus::Waiting).count()
+}
+
+// Each slot that came free woke every gang that waited for one.
+#[test]
+fn a_gang_that_lacks_forty_slots_is_woken_by_the_fortieth() {
+    let mut world = TextCluster::of("node a gpu=40; pods used 40 node=a gpu=1; group g gang minCount=40 pods=40 gpu=1");
+    assert_eq!(decided(&mut world), ["g: wait"]);
+    for used in 0..39 {
+        world.apply(&format!("delete used-{used}"));
+        assert_eq!(decided(&mut world), [""; 0], "{used}");
+    }
+    world.apply("delete used-39");
+    assert_eq!(decided(&mut world), ["g: bind"]);
+}
+
+#[test]
+fn slots_that_come_and_go_wake_no_gang() {
+    let mut world = TextCluster::of("node a gpu=4; pods used 4 node=a gpu=1; group g gang minCount=4 pods=4 gpu=1");
+    world.decide();
+    for round in 0..20 {
+        let used = if round == 0 { "used-3".to_owned() } else { format!("other-{}", round - 1) };
+        world.apply(&format!("delete {used}"));
+        assert_eq!(decided(&mut world), [""; 0], "{round}");
+        world.apply(&format!("pod other-{round} node=a gpu=1"));
+    }
+    world.apply("delete used-0; delete used-1; delete used-2");
+    assert_eq!(decided(&mut world), [""; 0]);
+    world.apply("delete other-19");
+    assert_eq!(decided(&mut world), ["g: bind"]);
+}
+
+#[test]
+fn a_gang_in_one_rack_is_woken_when_one_rack_has_what_it_needs() {
+    let mut world = TextCluster::of(
+        "node a gpu=4 rack=r1; node b gpu=4 rack=r2; pods x 4 node=a gpu=1; pods y 4 node=b gpu=1;
+         group g gang minCount=4 pods=4 gpu=1 key=rack",
+    );
+    world.decide();
+    // Six slots, three in each rack.
+    for pod in ["x-0", "y-0", "x-1", "y-1", "x-2", "y-2"] {
+        world.apply(&format!("delete {pod}"));
+        assert_eq!(decided(&mut world), [""; 0], "{pod}");
+    }
+    world.apply("delete y-3");
+    assert_eq!(decided(&mut world), ["g: bind"]);
+}
+
+#[test]
+fn a_change_of_labels_wakes_a_gang_in_one_rack_only_if_a_rack_is_large_enough() {
+    let mut world = TextCluster::of(
+        "node a gpu=2 rack=r1; node b gpu=2 rack=r2; node c gpu=2; group g gang minCount=4 pods=4 gpu=1 key=rack",
+    );
+    world.decide();
+    world.apply("node c gpu=1 rack=r2");
+    assert_eq!(decided(&mut world), [""; 0]);
+    world.apply("node c gpu=2 rack=r2");
+    assert_eq!(decided(&mut world), ["g: bind"]);
+}
+
+#[test]
+fn members_that_run_in_a_rack_are_joined_only_by_growth_there() {
+    let mut world = TextCluster::of(
+        "node a gpu=4 rack=r1; node b gpu=4 rack=r2; pods x 2 node=a gpu=1; pods y 4 node=b gpu=1;
+         group g gang minCount=2 pods=2 gpu=1 key=rack",
+    );
+    assert_eq!(decided(&mut world), ["g: bind"]);
+    world.apply("pod g-2 group=g gpu=1");
+    assert_eq!(decided(&mut world), ["g: wait"]);
+    world.apply("delete y-0; delete y-1; delete y-2; delete y-3");
+    assert_eq!(decided(&mut world), [""; 0]);
+    world.apply("delete x-0");
+    assert_eq!(decided(&mut world), ["g: bind"]);
+}
+
+// A leader and its workers were tried again for every pod that left any node.
+#[test]
+fn a_mixed_gang_is_woken_by_growth_only_where_the_sums_accept_it() {
+    let mut world = TextCluster::of(
+        "node a gpu=5 rack=r1; node b gpu=5 rack=r2; pod x node=a gpu=1; pods y 5 node=b gpu=1;
+         group g gang minCount=2 key=rack; pod leader group=g gpu=3; pod worker group=g gpu=2",
+    );
+    world.decide();
+    // Each fits alone in r1. In r2 only the worker fits after this.
+    world.apply("delete y-0; delete y-1");
+    assert_eq!(decided(&mut world), [""; 0]);
+    world.apply("delete x");
+    assert_eq!(decided(&mut world), ["g: bind"]);
+}
+
+// Each change was followed by a decision about every unit before the one that it helped.
+#[test]
+fn units_that_cannot_fit_do_not_delay_one_that_can() {
+    let gangs: String =
+        (0..100).map(|n| format!("group g{n} gang minCount={0} pods={0} gpu=1 groupPriority=5; ", n % 7 + 3)).collect();
+    let mixed: String = (0..20)
+        .map(|n| {
+            format!(
+                "group m{n} gang minCount=3 groupPriority=5; pods s{n} 2 group=m{n} gpu=1; pod l{n} group=m{n} gpu=2; "
+            )
+        })
+        .collect();
+    let mut world = TextCluster::of(&format!("node a gpu=2; pods used 2 node=a gpu=1; {gangs}{mixed}pod small gpu=1"));
+    world.decide();
+    assert_eq!(waiting(&world), 121);
+    world.apply("delete used-0");
+    assert_eq!(decided(&mut world), ["small: bind"]);
+    // A new one costs its own decision and no more.
+    world.apply("delete small; pod next gpu=1; group late gang minCount=9 pods=9 gpu=1 groupPriority=9");
+    assert_eq!(decided(&mut world), ["late: wait", "next: bind"]);
+    assert_eq!(world.core.sub_queue_counts(SubQueue::Active).groups, 0);
+}
