@@ -135,11 +135,23 @@ impl Core {
                 return Some(decision);
             }
         }
-        self.next_excluded_pod().or_else(|| {
+        let decision = self.next_excluded_pod().or_else(|| {
             let unit = self.queue.pop_incomplete(now)?;
             self.detect_new_run(unit);
             self.incomplete_decision(unit).or_else(|| if self.has_ready() { self.next(now) } else { None })
-        })
+        });
+        decision.or_else(|| self.search_again(now))
+    }
+
+    /// Nothing else is to be done: a unit on which a search gave up is searched with more effort.
+    fn search_again(&mut self, now: Timestamp) -> Option<Decision> {
+        let (unit, effort) = self.queue.take_for_search(now)?;
+        let Some(demand) = self.demand(unit) else {
+            self.queue.pass_on(unit);
+            return None;
+        };
+        self.enforce_reservation_for(unit);
+        Some(self.decide(unit, &demand, self.config.max_search_steps.saturating_mul(effort), now))
     }
 
     /// The groups that began a new run since the last call.
@@ -203,11 +215,11 @@ impl Core {
             return None;
         };
         self.enforce_reservation_for(unit);
-        Some(self.decide(unit, &demand, now))
+        Some(self.decide(unit, &demand, self.config.max_search_steps, now))
     }
 
-    fn decide(&mut self, unit: UnitId, demand: &Demand, now: Timestamp) -> Decision {
-        let budget = SearchBudget::of(self.config.max_search_steps);
+    fn decide(&mut self, unit: UnitId, demand: &Demand, search_steps: usize, now: Timestamp) -> Decision {
+        let budget = SearchBudget::of(search_steps);
         let (action, region, unplaced) = match cycle::decide(demand, &mut self.cluster, &mut self.classes, budget) {
             PlacementResult::Placed { placement, region } => {
                 self.queue.record_attempt(unit);
@@ -339,6 +351,10 @@ impl Core {
             proven: refusal.proven,
         };
         let wait = UnschedulableInfo {
+            search_gave_up: refusal.cause == RefusalCause::DoesNotFit
+                && certificate.rests_on_resources()
+                && !refusal.proven
+                && self.config.max_search_steps > 0,
             certificate,
             equal_demand: demand.if_comparable().filter(|_| self.classes.are_monotone(&demand.class_counts)),
             // A single pod is overtaken only by smaller pods. Groups are the ones that small pods starve.

@@ -9,6 +9,7 @@
 pub(crate) mod certificate; // why a refused unit cannot be placed
 mod waking; // which units are queued again when capacity grows
 mod waiting; // units that wait for capacity, by what would help them
+mod search_retries; // units on which a search gave up
 pub(crate) mod cluster_events; // which changes can turn a "no" into a "yes"
 pub(crate) mod timers; // checks that are due after a pause
 pub(crate) mod counts; // the number of units and pods in each sub-queue
@@ -28,6 +29,7 @@ use crate::demand::groups::GroupId;
 use crate::demand::pods::PodId;
 use crate::queue::certificate::Certificate;
 use crate::queue::counts::{CountedUnit, QueueCounters, QueueEvent, SubQueue};
+use crate::queue::search_retries::SearchRetries;
 use crate::queue::waiting::{EqualId, WaitingUnits};
 
 pub(crate) use crate::queue::waiting::EqualDemand;
@@ -141,6 +143,7 @@ pub(crate) struct Queue {
     starving: BTreeSet<(Timestamp, UnitId)>,
     /// How many waits there were so far.
     waits_count: u64,
+    search_retries: SearchRetries,
     pub(crate) counts: QueueCounters,
     timings: QueueTimings,
 }
@@ -151,6 +154,8 @@ pub(crate) struct UnschedulableInfo {
     pub(crate) certificate: Certificate,
     /// Its demand, if units with an equal one have the same result.
     pub(crate) equal_demand: Option<EqualDemand>,
+    /// Whether a search may find a placement with more effort.
+    pub(crate) search_gave_up: bool,
     /// Whether nodes may be reserved for it.
     pub(crate) may_reserve: bool,
     pub(crate) now: Timestamp,
@@ -181,6 +186,7 @@ impl Queue {
             newly_recounted: BTreeSet::new(),
             starving: BTreeSet::new(),
             waits_count: 0,
+            search_retries: SearchRetries::default(),
             counts: QueueCounters::default(),
             timings,
         }
@@ -191,7 +197,9 @@ impl Queue {
         let entry = self.entry(unit, order);
         // It has changed since nodes were reserved for it.
         entry.failed_reservations_count = 0;
-        if !matches!(entry.state, UnitQueueState::BackingOff(_)) {
+        let is_backing_off = matches!(entry.state, UnitQueueState::BackingOff(_));
+        self.search_retries.forget(unit);
+        if !is_backing_off {
             self.move_to(unit, UnitQueueState::Ready, QueueEvent::UnitChanged);
         }
     }
@@ -235,22 +243,11 @@ impl Queue {
         }
     }
 
-    /// The demand of a waiting unit is another one now, so it no longer has equals.
-    fn detach_from_equals(&mut self, unit: UnitId) {
-        let Some(entry) = self.entries.get_mut(&unit) else { return };
-        let order = entry.order;
-        if let UnitQueueState::Unschedulable(waiting) = &mut entry.state
-            && waiting.equal.is_some()
-        {
-            self.waiting.remove((unit, order), waiting);
-            self.waiting.insert((unit, order), waiting, None);
-        }
-    }
-
     /// The unit lacks pods or its PodGroup.
     pub(crate) fn set_incomplete(&mut self, unit: UnitId, order: QueueOrder, reason: IncompleteReason) {
         self.entry(unit, order);
         self.clear_starvation(unit);
+        self.search_retries.forget(unit);
         self.move_to(unit, UnitQueueState::Incomplete(reason, None), QueueEvent::UnitChanged);
         self.newly_incomplete.insert(unit);
         self.pass_on(unit);
@@ -258,7 +255,7 @@ impl Queue {
 
     /// The unit does not fit. It is queued again when a change may have broken its certificate.
     pub(crate) fn add_unschedulable(&mut self, unit: UnitId, wait: UnschedulableInfo) {
-        let UnschedulableInfo { certificate, equal_demand, may_reserve, now } = wait;
+        let UnschedulableInfo { certificate, equal_demand, search_gave_up, may_reserve, now } = wait;
         self.waits_count += 1;
         let mut waiting = UnschedulableEntry { number: self.waits_count, certificate, recount: None, equal: None };
         let order = self.entries[&unit].order;
@@ -273,6 +270,11 @@ impl Queue {
             .is_none_or(|until| *until > saturating_add(now, self.starvation_timeout(unit)))
         {
             self.restart_starvation_timer(unit, now);
+        }
+        if search_gave_up {
+            self.search_retries.schedule(unit, now);
+        } else {
+            self.search_retries.forget(unit);
         }
     }
 
@@ -336,6 +338,7 @@ impl Queue {
         if self.entries.contains_key(&unit) {
             self.move_to(unit, UnitQueueState::Idle, QueueEvent::UnitChanged);
             self.clear_starvation(unit);
+            self.search_retries.forget(unit);
             self.pass_on(unit);
         }
     }
@@ -416,7 +419,11 @@ impl Queue {
     /// When the queue next changes by itself.
     pub(crate) fn next_at(&self) -> Option<Timestamp> {
         let first = |times: &BTreeSet<(Timestamp, UnitId)>| times.first().map(|(at, _)| *at);
-        [&self.backing_off, &self.incomplete, &self.recounts].into_iter().filter_map(first).min()
+        [&self.backing_off, &self.incomplete, &self.recounts]
+            .into_iter()
+            .filter_map(first)
+            .chain(self.search_retries.next_at())
+            .min()
     }
 
     /// Counts a decision to bind. If no bind of the previous decision failed, the row of failures ends.
@@ -428,6 +435,7 @@ impl Queue {
         entry.attempts_count += 1;
         entry.placed = true;
         self.clear_starvation(unit);
+        self.search_retries.forget(unit);
         self.pass_on(unit);
     }
 

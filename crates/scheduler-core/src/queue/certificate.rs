@@ -29,7 +29,7 @@ impl Certificate {
     }
 
     /// Whether growth of a resource can help that gives no class another slot.
-    pub(super) fn rests_on_resources(&self) -> bool {
+    pub(crate) fn rests_on_resources(&self) -> bool {
         self.is_mixed && self.missing_slots == 0
     }
 }

@@ -56,6 +56,8 @@ pub enum QueueEvent {
     NodeUpdate,
     /// Time has passed: the numbers of its refusal are computed again.
     Recount,
+    /// A search gave up on it, and it is searched with more effort.
+    SearchAgain,
     /// An explanation showed that it fits, although it waited for a change.
     FoundToFit,
 }
@@ -72,6 +74,7 @@ impl QueueEvent {
             QueueEvent::NodeAdd => "NodeAdd",
             QueueEvent::NodeUpdate => "NodeUpdate",
             QueueEvent::Recount => "Recount",
+            QueueEvent::SearchAgain => "SearchAgain",
             QueueEvent::FoundToFit => "ForceActivate",
         }
     }

@@ -1,4 +1,6 @@
-//! Which waiting units are queued again when a node has more free capacity than before.
+//! Which waiting units are queued again: those that a change may let fit, and those that are searched with more effort.
+
+use types::Timestamp;
 
 use super::counts::QueueEvent;
 use super::waiting::WokenUnit;
@@ -79,6 +81,32 @@ impl Queue {
     pub(crate) fn pass_on(&mut self, unit: UnitId) {
         let next = self.waiting.pass_on(unit);
         self.make_ready(next);
+    }
+
+    /// Takes a waiting unit that is to be searched with more effort, and how many times as many steps as a decision it
+    /// gets.
+    pub(crate) fn take_for_search(&mut self, now: Timestamp) -> Option<(UnitId, usize)> {
+        while let Some((unit, effort)) = self.search_retries.next_due(now) {
+            // A unit in another state is decided later, and searched again if that gives up, too.
+            if self.is_waiting(unit) {
+                self.wake(unit, QueueEvent::SearchAgain);
+                self.take_ready(unit);
+                return Some((unit, effort));
+            }
+        }
+        None
+    }
+
+    /// The demand of a waiting unit is another one now, so it no longer has equals.
+    pub(super) fn detach_from_equals(&mut self, unit: UnitId) {
+        let Some(entry) = self.entries.get_mut(&unit) else { return };
+        let order = entry.order;
+        if let UnitQueueState::Unschedulable(waiting) = &mut entry.state
+            && waiting.equal.is_some()
+        {
+            self.waiting.remove((unit, order), waiting);
+            self.waiting.insert((unit, order), waiting, None);
+        }
     }
 
     pub(super) fn make_ready(&mut self, woken: impl IntoIterator<Item = WokenUnit>) {

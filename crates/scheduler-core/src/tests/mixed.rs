@@ -233,3 +233,42 @@ fn a_search_in_each_of_several_domains_finds_the_one_that_fits() {
         group g gang minCount=5 key=rack; pods x 2 group=g cpu=3; pods y 3 group=g cpu=2";
     assert_snapshot!(decide_text(cluster), @"g: bind x-0 to c, x-1 to c, y-0 to d, y-1 to d, y-2 to d");
 }
+
+/// No pod of 5 fits beside one of 6, so one of each four is too many. The sums accept each size.
+const NO_PLACEMENT: &str = "node a cpu=10; node b cpu=10; node c cpu=10; node d cpu=10; group g gang minCount=12;
+    pods p6 4 group=g cpu=6; pods p5 4 group=g cpu=5; pods p2 2 group=g cpu=2; pods p1 2 group=g cpu=1";
+
+// A unit on which the search gave up was never searched again while nothing changed.
+#[test]
+fn a_search_that_gave_up_is_repeated_with_more_effort_until_it_ends() {
+    let config = Config { max_search_steps: 5, reserve_after: None, ..Config::default() };
+    let mut world = TextCluster::with(config, NO_PLACEMENT);
+    assert!(!refused(&mut world).proven);
+    let (mut pauses, mut proven) = (Vec::new(), false);
+    while let Some(at) = world.core.next_at() {
+        assert!(world.core.next(at - Duration::from_millis(1)).is_none());
+        pauses.push(at.duration_since(world.now).as_secs());
+        world.now = at;
+        // An idle core does it, a busy one decides first.
+        world.apply(&format!("pod other-{} cpu=11", pauses.len()));
+        assert!(world.core.next(world.now).unwrap().unit.key().name.starts_with("other"));
+        let refusal = refused(&mut world);
+        assert_eq!(world.decide(), "");
+        proven = refusal.proven;
+    }
+    assert!(pauses.len() > 1 && [1, 2, 4, 8, 16, 32].starts_with(&pauses), "{pauses:?}");
+    assert!(proven && world.core.next_at().is_none());
+}
+
+#[test]
+fn a_placement_that_needs_more_effort_is_found_when_the_core_is_idle() {
+    let config = Config { max_search_steps: 1, ..Config::default() };
+    let mut world = TextCluster::with(config, ONE_PLACEMENT);
+    let mut waited = 0;
+    while !world.decide().contains("g: bind") {
+        waited += 1;
+        assert!(waited < 10, "effort grows");
+        world.now = world.core.next_at().unwrap();
+    }
+    assert!(waited > 0, "it is not found without more effort");
+}
