@@ -122,3 +122,45 @@ fn units_that_cannot_fit_do_not_delay_one_that_can() {
     assert_eq!(decided(&mut world), ["late: wait", "next: bind"]);
     assert_eq!(world.core.sub_queue_counts(SubQueue::Active).groups, 0);
 }
+
+/// Ten thousand in the benchmark; here fewer, with the same number of decisions per change.
+const GANGS: usize = 1_000;
+
+/// Ten nodes full of small pods, which are replaced one after the other. Returns the number of decisions about gangs.
+fn decisions_under_churn(gangs: &str, changes: usize) -> usize {
+    let nodes: String = (0..10).map(|n| format!("node n{n} gpu=8; pods old-{n} 8 node=n{n} gpu=1; ")).collect();
+    let mut world = TextCluster::of(&format!("{nodes}{gangs}"));
+    world.decide();
+    assert_eq!(waiting(&world), GANGS);
+    let mut decisions_count = 0;
+    for change in 0..changes {
+        let (node, pod) = (change % 10, change / 10);
+        world.apply(&format!("delete old-{node}-{pod}"));
+        decisions_count += decided(&mut world).len();
+        world.apply(&format!("pod new-{change} node=n{node} gpu=1"));
+        decisions_count += decided(&mut world).len();
+    }
+    decisions_count
+}
+
+#[test]
+fn changes_that_help_no_gang_cause_no_decision() {
+    let equal: String = (0..GANGS).map(|n| format!("group g{n} gang minCount=2 pods=2 gpu=1; ")).collect();
+    assert_eq!(decisions_under_churn(&equal, 80), 0);
+    let different: String =
+        (0..GANGS).map(|n| format!("group g{n} gang minCount=2 pods=2 gpu=1 cpu={}m; ", 1 + n)).collect();
+    assert_eq!(decisions_under_churn(&different, 20), 0);
+}
+
+#[test]
+fn a_change_that_helps_equal_gangs_causes_two_decisions() {
+    let gangs: String = (0..GANGS).map(|n| format!("group g{n} gang minCount=2 pods=2 gpu=1; ")).collect();
+    let mut world = TextCluster::of(&format!("node n gpu=8; pods old 8 node=n gpu=1; {gangs}"));
+    world.decide();
+    for pair in 0..4 {
+        world.apply(&format!("delete old-{}", 2 * pair));
+        assert_eq!(decided(&mut world), [""; 0]);
+        world.apply(&format!("delete old-{}", 2 * pair + 1));
+        assert_eq!(decided(&mut world), [format!("g{pair}: bind"), format!("g{}: wait", pair + 1)]);
+    }
+}
