@@ -207,14 +207,24 @@ impl Core {
         }
     }
 
-    /// Decides a unit that was taken from the queue; `None` if it has nothing to decide.
+    /// Decides a unit that was taken from the queue; `None` if it has nothing to decide, or if units before it have used
+    /// the room for which it was woken.
     fn decide_unit(&mut self, unit: UnitId, now: Timestamp) -> Option<Decision> {
+        let woken = self.queue.take_woken(unit);
         self.detect_new_run(unit);
         let Some(demand) = self.demand(unit) else {
             self.queue.pass_on(unit);
             return None;
         };
         self.enforce_reservation_for(unit);
+        if let Some(certificate) = woken {
+            let missing_slots = slots::missing_slots(&demand, &self.cluster, &mut self.classes);
+            if missing_slots > 0 {
+                let certificate = Certificate { missing_slots, ..certificate };
+                self.queue.wait_again(unit, certificate, demand.if_comparable());
+                return None;
+            }
+        }
         Some(self.decide(unit, &demand, self.config.max_search_steps, now))
     }
 

@@ -16,7 +16,7 @@ pub(crate) mod counts; // the number of units and pods in each sub-queue
 pub(crate) mod listing; // the units in queue order
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -144,6 +144,8 @@ pub(crate) struct Queue {
     /// How many waits there were so far.
     waits_count: u64,
     search_retries: SearchRetries,
+    /// The certificates of ready units that a change of the cluster woke.
+    woken: BTreeMap<UnitId, Certificate>,
     pub(crate) counts: QueueCounters,
     timings: QueueTimings,
 }
@@ -187,6 +189,7 @@ impl Queue {
             starving: BTreeSet::new(),
             waits_count: 0,
             search_retries: SearchRetries::default(),
+            woken: BTreeMap::new(),
             counts: QueueCounters::default(),
             timings,
         }
@@ -516,6 +519,7 @@ impl Queue {
                 }
             }
         }
+        self.woken.remove(&unit);
         if next == UnitQueueState::Ready {
             self.ready.insert((order, unit));
         }

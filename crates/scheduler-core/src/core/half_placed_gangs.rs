@@ -63,7 +63,10 @@ impl Core {
             // A decision that may complete it is pending. It is made now, before those about other units.
             if self.queue.take_ready(UnitId::Group(id)) {
                 self.half_placed_gangs.set_at(id, now);
-                return self.decide_unit(UnitId::Group(id), now);
+                match self.decide_unit(UnitId::Group(id), now) {
+                    None => continue,
+                    decision => return decision,
+                }
             }
             if self.had_quorum_before(id) {
                 self.groups.get_mut(id).had_quorum = true;

@@ -2,8 +2,9 @@
 
 use types::Timestamp;
 
+use super::certificate::Certificate;
 use super::counts::QueueEvent;
-use super::waiting::WokenUnit;
+use super::waiting::{EqualDemand, WokenUnit};
 use super::{Queue, UnitId, UnitQueueState, UnschedulableEntry};
 use crate::demand::classes::ClassId;
 
@@ -47,9 +48,28 @@ impl Queue {
     /// A waiting unit may fit. It is decided again.
     pub(crate) fn wake(&mut self, unit: UnitId, by: QueueEvent) {
         if let Some(UnitQueueState::Unschedulable(waiting)) = self.entries.get(&unit).map(|entry| &entry.state) {
+            let certificate = waiting.certificate.clone();
             self.waiting.wake(unit, waiting, by);
             self.move_to(unit, UnitQueueState::Ready, by);
+            self.woken.insert(unit, certificate);
         }
+    }
+
+    /// The certificate of a unit that a change woke and that has not changed itself; it is returned once.
+    pub(crate) fn take_woken(&mut self, unit: UnitId) -> Option<Certificate> {
+        self.woken.remove(&unit)
+    }
+
+    /// A woken unit was taken to be decided, and it cannot fit any more: units before it have used the room. It waits
+    /// again, as if it had not been woken.
+    pub(crate) fn wait_again(&mut self, unit: UnitId, certificate: Certificate, equal_demand: Option<EqualDemand>) {
+        let Some(entry) = self.entries.get_mut(&unit) else { return };
+        entry.tries_count -= 1;
+        let order = entry.order;
+        let mut waiting = UnschedulableEntry { certificate, recount: None, equal: None };
+        let woken = self.waiting.insert((unit, order), &mut waiting, equal_demand);
+        self.set_state(unit, UnitQueueState::Unschedulable(Box::new(waiting)), QueueEvent::ScheduleAttemptFailure);
+        self.make_ready(woken);
     }
 
     /// A waiting unit cannot fit before there are at least this many more slots.
@@ -106,6 +126,8 @@ impl Queue {
         {
             self.waiting.remove((unit, order), waiting);
             self.waiting.insert((unit, order), waiting, None);
+            // Some of the slots that it lacked may be there by now.
+            self.waiting.set_missing_slots(unit, waiting, 1);
         }
     }
 

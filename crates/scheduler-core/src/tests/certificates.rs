@@ -164,3 +164,26 @@ fn a_change_that_helps_equal_gangs_causes_two_decisions() {
         assert_eq!(decided(&mut world), [format!("g{pair}: bind"), format!("g{}: wait", pair + 1)]);
     }
 }
+
+// All units that one change woke were decided, although the first of them used the room.
+#[test]
+fn of_different_units_that_a_change_wakes_only_the_one_that_uses_the_room_is_decided() {
+    let gangs: String = (1..50).map(|n| format!("group g{n} gang minCount=2 pods=2 gpu=1 cpu={n}m; ")).collect();
+    let mut world = TextCluster::of(&format!("node a gpu=2; pods used 2 node=a gpu=1; {gangs}"));
+    world.decide();
+    world.apply("delete used-0; delete used-1");
+    assert_eq!(decided(&mut world), ["g1: bind"]);
+    world.apply("delete g1-0; delete g1-1");
+    assert_eq!(decided(&mut world), ["g2: bind"]);
+}
+
+// The slots that came free before were forgotten.
+#[test]
+fn a_gang_that_loses_a_pending_pod_still_counts_the_slots_that_came_free() {
+    let mut world = TextCluster::of("node a gpu=2; pods used 2 node=a gpu=1; group g gang minCount=2 pods=3 gpu=1");
+    world.decide();
+    world.apply("delete used-0; delete g-2");
+    assert_eq!(decided(&mut world), [""; 0]);
+    world.apply("delete used-1");
+    assert_eq!(decided(&mut world), ["g: bind"]);
+}
