@@ -37,7 +37,7 @@ use crate::placement::ranks::{self, PlacedPod};
 use crate::placement::search::SearchBudget;
 use crate::queue::certificate::Certificate;
 use crate::queue::timers::Timers;
-use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
+use crate::queue::{EqualDemand, Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
 use crate::release::overcommit_tracker::OvercommitTracker;
 use crate::release::pending_binds::PendingBinds;
 use crate::reservation::{ActiveReservation, ReservationBudget};
@@ -218,10 +218,11 @@ impl Core {
         };
         self.enforce_reservation_for(unit);
         if let Some(certificate) = woken {
-            let missing_slots = slots::missing_slots(&demand, &self.cluster, &mut self.classes);
+            let missing_slots = Domains::of(&demand, &self.cluster, &mut self.classes).missing_slots();
             if missing_slots > 0 {
                 let certificate = Certificate { missing_slots, ..certificate };
-                self.queue.wait_again(unit, certificate, demand.if_comparable());
+                let equal_demand = self.equal_demand(&demand);
+                self.queue.wait_again(unit, certificate, equal_demand);
                 return None;
             }
         }
@@ -350,6 +351,11 @@ impl Core {
         placements
     }
 
+    /// What other units must request to have the same result.
+    fn equal_demand(&self, demand: &Demand) -> Option<EqualDemand> {
+        demand.if_comparable().filter(|_| self.classes.are_monotone(&demand.class_counts))
+    }
+
     fn mark_unschedulable(&mut self, unit: UnitId, demand: &Demand, refusal: &mut Refusal, now: Timestamp) {
         let lacks_capacity =
             refusal.cause == RefusalCause::DoesNotFit && refusal.can_fit_later && !refusal.is_about_extra_pods();
@@ -366,7 +372,7 @@ impl Core {
                 && !refusal.proven
                 && self.config.max_search_steps > 0,
             certificate,
-            equal_demand: demand.if_comparable().filter(|_| self.classes.are_monotone(&demand.class_counts)),
+            equal_demand: self.equal_demand(demand),
             // A single pod is overtaken only by smaller pods. Groups are the ones that small pods starve.
             may_reserve: lacks_capacity && matches!(unit, UnitId::Group(_)),
             now,
