@@ -66,7 +66,8 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(&unit) else { return };
         entry.tries_count -= 1;
         let order = entry.order;
-        let mut waiting = UnschedulableEntry { certificate, recount: None, equal: None };
+        self.waits_count += 1;
+        let mut waiting = UnschedulableEntry { number: self.waits_count, certificate, recount: None, equal: None };
         let woken = self.waiting.insert((unit, order), &mut waiting, equal_demand);
         self.set_state(unit, UnitQueueState::Unschedulable(Box::new(waiting)), QueueEvent::ScheduleAttemptFailure);
         self.make_ready(woken);
