@@ -169,7 +169,9 @@ impl Core {
     /// may lack pods, or need fewer.
     fn detect_new_run(&mut self, unit: UnitId) {
         let UnitId::Group(id) = unit else { return };
-        let ready_before = self.groups.get(id).readiness() == Readiness::Ready;
+        let group = self.groups.get(id);
+        // Only members that succeeded can belong to an earlier run.
+        let ready_before = group.run.succeeded_count() > 0 && group.readiness() == Readiness::Ready;
         let past = self.groups.get_mut(id).detect_new_run(&self.pods);
         if past.is_empty() {
             return;
@@ -330,7 +332,7 @@ impl Core {
         for (_, id, node) in placed {
             if let UnitId::Group(group) = unit {
                 let (group, pod) = (self.groups.get_mut(group), self.pods.get(id));
-                group.run.add_controller(pod.owner.as_ref());
+                pod.owner.iter().for_each(|owner| group.run.add_controller(owner));
                 if has_remaining {
                     group.pending_by_age.remove(&(pod.created(), pod.arrival));
                 }

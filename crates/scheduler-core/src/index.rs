@@ -129,10 +129,15 @@ impl ClassIndex {
         index
     }
 
+    /// Whether nothing has changed since the index caught up.
+    pub(crate) fn is_current(&self, cluster: &Cluster) -> bool {
+        cluster.is_unchanged_since(self.log_position)
+    }
+
     /// Applies what changed since the last call. Returns whether scores were normalized again, also of nodes that did
     /// not change.
     pub(crate) fn catch_up(&mut self, class: &Class, cluster: &Cluster) -> bool {
-        if cluster.is_unchanged_since(self.log_position) {
+        if self.is_current(cluster) {
             return false;
         }
         if let Some(named) = &mut self.named {

@@ -361,14 +361,14 @@ impl Queue {
         while let Some((_, unit)) = self.backing_off.first().copied().filter(|(until, _)| *until <= now) {
             self.move_to(unit, UnitQueueState::Ready, QueueEvent::BackoffComplete);
         }
-        for unit in std::mem::take(&mut self.newly_incomplete) {
+        while let Some(unit) = self.newly_incomplete.pop_first() {
             let at = saturating_add(now, self.timings.incomplete_after);
             if let Some(UnitQueueState::Incomplete(_, report_at @ None)) = self.state_mut(unit) {
                 *report_at = Some(at);
                 self.incomplete.insert((at, unit));
             }
         }
-        for unit in std::mem::take(&mut self.newly_recounted) {
+        while let Some(unit) = self.newly_recounted.pop_first() {
             let at = saturating_add(now, self.timings.recount_after);
             if let Some(UnitQueueState::Unschedulable(waiting)) = self.state_mut(unit)
                 && waiting.recount.is_none()

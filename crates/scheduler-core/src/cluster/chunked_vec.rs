@@ -38,8 +38,16 @@ impl<T> ChunkedVec<T> {
 
 impl<T: Clone + Default> ChunkedVec<T> {
     /// Makes it at least so long.
+    #[inline]
     pub(crate) fn grow(&mut self, len: usize) {
-        self.len = self.len.max(len);
+        if len > self.len {
+            self.len = len;
+            self.add_chunks();
+        }
+    }
+
+    #[inline(never)]
+    fn add_chunks(&mut self) {
         while self.chunks.len() * CHUNK < self.len {
             self.chunks.push(Arc::new(std::array::from_fn(|_| T::default())));
         }

@@ -461,21 +461,24 @@ impl Classes {
         self.uses += 1;
         let entry = self.entries.get_mut(&id).expect("an acquired class has an entry");
         entry.last_use = self.uses;
-        match &mut entry.index {
-            Some(index) => {
-                index.catch_up(&entry.class, cluster);
+        let is_current = entry.index.as_ref().is_some_and(|index| index.is_current(cluster));
+        if !is_current {
+            match &mut entry.index {
+                Some(index) => {
+                    index.catch_up(&entry.class, cluster);
+                }
+                empty => {
+                    let plugins = Arc::clone(&self.profiles[entry.class.profile]);
+                    let index = ClassIndex::of(&entry.class, plugins, cluster);
+                    self.builds_count += u64::from(index.has_all_nodes());
+                    *empty = Some(Box::new(index));
+                }
             }
-            empty => {
-                let plugins = Arc::clone(&self.profiles[entry.class.profile]);
-                let index = ClassIndex::of(&entry.class, plugins, cluster);
-                self.builds_count += u64::from(index.has_all_nodes());
-                *empty = Some(Box::new(index));
-            }
+            let bytes = entry.index.as_ref().map_or(0, |index| index.bytes());
+            self.bytes += bytes;
+            self.bytes -= std::mem::replace(&mut entry.bytes, bytes);
+            self.evict_indexes();
         }
-        let bytes = entry.index.as_ref().map_or(0, |index| index.bytes());
-        self.bytes += bytes;
-        self.bytes -= std::mem::replace(&mut entry.bytes, bytes);
-        self.evict_indexes();
         let entry = self.entries.get_mut(&id).expect("an acquired class has an entry");
         (&entry.class, entry.index.as_mut().expect("the index was built above"))
     }

@@ -51,7 +51,7 @@ impl<K: Ord + Copy> Timers<K> {
 
     /// A key whose timer is due. Timers set since the last call start now and run for `pause`.
     pub(crate) fn next_due(&mut self, now: Timestamp, pause: Duration) -> Option<K> {
-        for key in std::mem::take(&mut self.unstarted) {
+        while let Some(key) = self.unstarted.pop_first() {
             self.set_at(key, saturating_add(now, pause));
         }
         self.by_time.first().filter(|(at, _)| *at <= now).map(|(_, key)| *key)

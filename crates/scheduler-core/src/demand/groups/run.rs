@@ -23,12 +23,12 @@ pub(crate) struct GroupRun {
     /// come. All existing pods must start together, and no more are waited for.
     is_continued: bool,
     /// The controllers of pods that were placed in it.
-    controllers: BTreeSet<Option<Arc<ControllerRef>>>,
+    controllers: BTreeSet<Arc<ControllerRef>>,
 }
 
 impl GroupRun {
     /// How many members succeeded in it and still exist.
-    pub(super) fn succeeded_count(&self) -> usize {
+    pub(crate) fn succeeded_count(&self) -> usize {
         self.succeeded.len()
     }
 
@@ -37,9 +37,9 @@ impl GroupRun {
     }
 
     /// A pod of this controller is placed.
-    pub(crate) fn add_controller(&mut self, controller: Option<&Arc<ControllerRef>>) {
-        if !self.controllers.contains(&controller.cloned()) {
-            self.controllers.insert(controller.cloned());
+    pub(crate) fn add_controller(&mut self, controller: &Arc<ControllerRef>) {
+        if !self.controllers.contains(controller) {
+            self.controllers.insert(Arc::clone(controller));
         }
     }
 
@@ -70,13 +70,13 @@ impl TrackedGroup {
         }
         let live = || self.pending.pods().chain(self.placed.pods()).map(|id| pods.get(id));
         let Some(started) = live().map(TrackedPod::created).min() else { return Vec::new() };
-        let controllers: BTreeSet<Option<Arc<ControllerRef>>> = live().map(|pod| pod.owner.clone()).collect();
+        let controllers: BTreeSet<Arc<ControllerRef>> = live().filter_map(|pod| pod.owner.clone()).collect();
         let succeeded = self.run.succeeded.iter().map(|id| (*id, pods.get(*id)));
         let ended: Vec<_> = succeeded.filter(|(_, pod)| ended_at(pod) <= started).collect();
         // If the group's owner is none of these controllers, several controllers share the group.
-        let is_shared = spec.owner.as_ref().is_some_and(|own| !controllers.iter().flatten().any(|one| **one == *own));
-        let is_own = |pod: &TrackedPod| pod.owner.is_some() && controllers.contains(&pod.owner);
-        let has_started = |one: &Option<Arc<ControllerRef>>| one.is_some() && self.run.controllers.contains(one);
+        let is_shared = spec.owner.as_ref().is_some_and(|own| !controllers.iter().any(|one| **one == *own));
+        let is_own = |pod: &TrackedPod| pod.owner.as_ref().is_some_and(|owner| controllers.contains(owner));
+        let has_started = |one: &Arc<ControllerRef>| self.run.controllers.contains(one);
         let continues = controllers.iter().any(has_started) || ended.iter().any(|(_, pod)| is_own(pod));
         let is_complete = ended.len() >= min_count;
         if ended.is_empty() || (is_shared && !continues && !is_complete) {
