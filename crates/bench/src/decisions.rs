@@ -15,15 +15,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use api::quantity::Quantity;
-use api::views::{ContainerView, MetaView, NodeView, ObjectKey, PodGroupView, PodView, SchedulingGroupView};
+use api::views::{
+    AffinityView, ContainerView, ImageView, MetaView, NodeView, ObjectKey, PodGroupView, PodView, SchedulingGroupView,
+};
 use api::{SmallMap, Timestamp};
+use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use k8s_openapi::api::scheduling::v1beta1::{
     BasicSchedulingPolicy, GangSchedulingPolicy, PodGroupSchedulingConstraints, TopologyConstraint,
 };
 use scheduler_core::{BindOutcome, ClusterChange, Config, Core, DecisionAction};
 
 use crate::pod_life::{peak_mb_of, resident_mb_of};
-use crate::scheduling_cases::{CasePolicy, NAMESPACE, RACK, SchedulingCase, rack};
+use crate::scheduling_cases::{CasePolicy, CaseVariant, NAMESPACE, RACK, SchedulingCase, rack};
 
 mod day; // a day on virtual time: how long units wait
 mod instructions; // counted under valgrind and compared with recorded counts
@@ -31,8 +34,9 @@ mod instructions; // counted under valgrind and compared with recorded counts
 /// Options of `cargo xtask bench core`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run only this case, such as gang-1000x3, tas-750x4, single-10000-of-50, single-10000-behind-10000 or
-    /// gang-3x1000@50000; other sizes have names of the same form
+    /// Run only this case, such as gang-1000x3, tas-750x4, single-10000-of-50, single-10000-behind-10000,
+    /// gang-3x1000@50000, daemon-50000@50000, churn-1000@1000 or gang-9x1000-beside-1500000@150000; other sizes have
+    /// names of the same form
     #[arg(long)]
     pub case: Option<String>,
     /// Simulate a day of hopeless gangs, large gangs and small pods on 512 nodes, with and without reservations
@@ -52,7 +56,7 @@ pub struct Args {
     pub json: Option<std::path::PathBuf>,
 }
 
-const CASES: [&str; 27] = [
+const CASES: [&str; 30] = [
     "gang-1000x3",
     "gang-3000x3",
     "gang-3x1000",
@@ -80,7 +84,11 @@ const CASES: [&str; 27] = [
     "tas-3x1000@50000",
     "single-10000@50000",
     "single-500000@50000",
+    "daemon-50000@50000",
+    "churn-1000@1000",
+    "gang-9x1000-beside-1500000@150000",
 ];
+
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.instructions {
         return instructions::run(args.case.as_deref(), args.check.as_deref());
@@ -102,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-const HEADING: &str = "case                         mean ms    p50 ms    p99 ms    max ms    observe µs    pods/s  total s   rss MB  core MB";
+const HEADING: &str = "case                                mean ms    p50 ms    p99 ms    max ms    observe µs    pods/s  total s   rss MB  core MB";
 
 /// Measures one case in a process of its own, and returns its row.
 fn measure_in_child_process(case: &SchedulingCase, json: Option<&mut File>) -> anyhow::Result<String> {
@@ -133,6 +141,7 @@ struct CoreMeasurement {
 struct CoreInput {
     nodes: Vec<Arc<NodeView>>,
     groups: Vec<Arc<PodGroupView>>,
+    running: Vec<Arc<PodView>>,
     blocked: Vec<Arc<PodView>>,
     pods: BTreeMap<ObjectKey, Arc<PodView>>,
 }
@@ -144,6 +153,7 @@ impl CoreInput {
         CoreInput {
             nodes: (0..case.nodes).map(|index| Arc::new(node(index))).collect(),
             groups: (0..case.groups).filter_map(|group| pod_group(case, group)).map(Arc::new).collect(),
+            running: (0..case.running).map(|index| Arc::new(running_pod(case, index))).collect(),
             blocked: (0..case.blocked).map(|index| Arc::new(blocked_pod(index))).collect(),
             pods: pods.map(|pod| (pod.metadata.key(), pod)).collect(),
         }
@@ -153,9 +163,26 @@ impl CoreInput {
         let nodes = self.nodes.iter().map(|node| ClusterChange::Node { old: None, new: Some(Arc::clone(node)) });
         let groups =
             self.groups.iter().map(|group| ClusterChange::PodGroup { old: None, new: Some(Arc::clone(group)) });
-        let pods = self.blocked.iter().chain(self.pods.values());
+        let pods = self.running.iter().chain(&self.blocked).chain(self.pods.values());
         let pods = pods.map(|pod| ClusterChange::Pod { old: None, new: Some(Arc::clone(pod)) });
         nodes.chain(groups).chain(pods).for_each(|change| core.observe(change));
+    }
+}
+
+impl CoreInput {
+    /// The `step`-th change: a node has pulled an image, or has another label.
+    fn change_node(&mut self, step: usize, core: &mut Core) {
+        let at = step * 7 % self.nodes.len();
+        let mut node = (*self.nodes[at]).clone();
+        if step.is_multiple_of(2) {
+            let names = vec![image(step % 3).into()];
+            node.status.images.push(ImageView { names, size_bytes: GIB });
+        } else {
+            node.metadata.labels.insert("version".to_owned(), step.to_string());
+        }
+        let new = Arc::new(node);
+        let old = std::mem::replace(&mut self.nodes[at], Arc::clone(&new));
+        core.observe(ClusterChange::Node { old: Some(old), new: Some(new) });
     }
 }
 
@@ -167,6 +194,9 @@ fn measure(case: &SchedulingCase) -> anyhow::Result<CoreMeasurement> {
     views.observe_all(&mut core);
     let (mut decision_times, mut observe_time, mut bound, mut refused) = (Vec::new(), Duration::ZERO, 0, 0);
     loop {
+        if case.variant == CaseVariant::NodeChurn {
+            views.change_node(decision_times.len(), &mut core);
+        }
         let started = Instant::now();
         let decision = core.next(now);
         let took = started.elapsed();
@@ -191,6 +221,11 @@ fn measure(case: &SchedulingCase) -> anyhow::Result<CoreMeasurement> {
         }
     }
     ensure!(bound == case.pods(), "{bound} pods were placed, not all {}", case.pods());
+    let builds = core.index_builds_count();
+    // Leaders have classes of their own.
+    let classes = case.classes * (1 + usize::from(case.has_leaders)) + usize::from(case.blocked > 0);
+    let expected = if case.variant == CaseVariant::NamedNodes { 0 } else { classes as u64 };
+    ensure!(builds <= expected, "{builds} indexes were built for {expected} classes");
     // Each once: no event could have helped them.
     ensure!(refused == case.blocked, "{refused} refusals for {} pods that fit nowhere", case.blocked);
     decision_times.sort_unstable();
@@ -241,7 +276,7 @@ impl fmt::Display for CoreMeasurement {
         let [mean, p50, p99, max] =
             [self.mean(), self.percentile(50), self.percentile(99), self.percentile(100)].map(|ms| format!("{ms:.4}"));
         let (observe, rate) = (self.observe_us_per_pod(), self.case.pods() as f64 / self.seconds());
-        write!(f, "{:<26} {mean:>9} {p50:>9} {p99:>9} {max:>9} ", self.case)?;
+        write!(f, "{:<33} {mean:>9} {p50:>9} {p99:>9} {max:>9} ", self.case)?;
         let [rss, core] = [memory_mb(peak_mb_of), self.core_mb].map(|mb| mb.unwrap_or(f64::NAN));
         write!(f, "{observe:>13.2} {rate:>9.0} {:>8.3} {rss:>8.0} {core:>8.0}", self.seconds())
     }
@@ -254,7 +289,7 @@ fn memory_mb(which: impl Fn(&Path) -> anyhow::Result<f64>) -> Option<f64> {
 
 fn node(index: usize) -> NodeView {
     let mut node = NodeView::default();
-    node.metadata.name = format!("node-{index:05}");
+    node.metadata.name = node_name(index);
     node.metadata.labels = SmallMap::from([
         ("kubernetes.io/hostname".to_owned(), node.metadata.name.clone()),
         ("topology.kubernetes.io/zone".to_owned(), rack(index).replace("rack", "zone")),
@@ -266,6 +301,38 @@ fn node(index: usize) -> NodeView {
         ("pods".to_owned(), Quantity::whole(110)),
     ]);
     node
+}
+
+const GIB: i64 = 1 << 30;
+
+/// An image that some nodes have.
+fn image(number: usize) -> String {
+    format!("registry.example/trainer-{number}:v1")
+}
+
+fn running_pod(case: &SchedulingCase, index: usize) -> PodView {
+    let mut pod = PodView { metadata: meta(format!("running-{index:07}")), ..PodView::default() };
+    pod.spec.node_name = node_name(index % case.nodes);
+    pod.spec.containers = vec![container(Quantity::milli(100))];
+    pod
+}
+
+/// Node affinity for one node, as the DaemonSet controller writes it.
+fn affinity_of(node: usize) -> AffinityView {
+    let name = NodeSelectorRequirement {
+        key: "metadata.name".to_owned(),
+        operator: "In".to_owned(),
+        values: Some(vec![node_name(node)]),
+    };
+    let terms = vec![NodeSelectorTerm { match_fields: Some(vec![name]), match_expressions: None }];
+    let required = Some(NodeSelector { node_selector_terms: terms });
+    let nodes =
+        NodeAffinity { required_during_scheduling_ignored_during_execution: required, ..NodeAffinity::default() };
+    AffinityView { node_affinity: Some(nodes), ..AffinityView::default() }
+}
+
+fn node_name(index: usize) -> String {
+    format!("node-{index:05}")
 }
 
 fn meta(name: String) -> MetaView {
@@ -296,8 +363,13 @@ fn pod(case: &SchedulingCase, group: usize, index: usize) -> PodView {
         pod.spec.scheduling_group =
             Some(SchedulingGroupView { pod_group_name: Some(SchedulingCase::group_name(group)) });
     }
-    let milli_cpu = case.milli_cpu(group * case.pods_per_group + index);
-    pod.spec.containers = vec![container(Quantity::milli(milli_cpu))];
+    let number = group * case.pods_per_group + index;
+    pod.spec.containers = vec![container(Quantity::milli(case.milli_cpu(number)))];
+    match case.variant {
+        CaseVariant::Plain => {}
+        CaseVariant::NamedNodes => pod.spec.affinity = Some(Box::new(affinity_of(number % case.nodes))),
+        CaseVariant::NodeChurn => pod.spec.containers[0].image = image(0),
+    }
     pod
 }
 

@@ -16,9 +16,10 @@ pub const NAMESPACE: &str = "bench";
 
 /// A shape of load: `gang-1000x3` is 1,000 gangs of 3 pods each.
 ///
-/// `tas` is a gang in one rack, `basic` a group without a minimum, `single` pods without a group. `-of-50`: pods of 50
-/// sizes in turn. `-leader`: the first pod of each group is twice as large. `-behind-10000`: this many pods that fit nowhere come first in the queue. `@50000`: on this many
-/// nodes.
+/// `tas` is a gang in one rack, `basic` a group without a minimum, `single` pods without a group. `daemon`: each pod names
+/// its node. `churn`: between two pods the images or labels of a node change. `-of-50`: pods of 50 sizes in turn.
+/// `-leader`: the first pod of each group is twice as large. `-behind-10000`: this many pods that fit nowhere come first
+/// in the queue. `-beside-10000`: this many pods run already. `@50000`: on this many nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulingCase {
     pub name: String,
@@ -28,6 +29,8 @@ pub struct SchedulingCase {
     pub classes: usize,
     pub has_leaders: bool,
     pub blocked: usize,
+    pub running: usize,
+    pub variant: CaseVariant,
     pub nodes: usize,
 }
 
@@ -38,6 +41,16 @@ pub enum CasePolicy {
     GangInRack,
     Basic,
     Single,
+}
+
+/// What is special about the pods or the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaseVariant {
+    Plain,
+    /// Each pod names its node, as those of a DaemonSet do.
+    NamedNodes,
+    /// Images and labels of nodes change between the decisions.
+    NodeChurn,
 }
 
 impl SchedulingCase {
@@ -75,21 +88,27 @@ impl FromStr for SchedulingCase {
     fn from_str(name: &str) -> anyhow::Result<SchedulingCase> {
         let unknown = || {
             format!(
-                "{name} is no case: it is gang-, tas- or basic-GROUPSxPODS or single-PODS, then -of-SIZES, \
-                     -leader, -behind-PODS and @NODES where wanted"
+                "{name} is no case: it is gang-, tas- or basic-GROUPSxPODS or single-, daemon- or churn-PODS, then \
+                     -of-SIZES, -leader, -behind-PODS, -beside-PODS and @NODES where wanted"
             )
         };
         let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number > 0).with_context(unknown);
         let (rest, nodes) = name.split_once('@').map_or((name, None), |(rest, nodes)| (rest, Some(nodes)));
+        let (rest, running) = rest.split_once("-beside-").map_or((rest, None), |(rest, pods)| (rest, Some(pods)));
         let (rest, blocked) = rest.split_once("-behind-").map_or((rest, None), |(rest, pods)| (rest, Some(pods)));
         let (rest, has_leaders) = rest.strip_suffix("-leader").map_or((rest, false), |rest| (rest, true));
         let (rest, classes) = rest.split_once("-of-").map_or((rest, None), |(rest, sizes)| (rest, Some(sizes)));
         let (kind, size) = rest.split_once('-').with_context(unknown)?;
+        let variant = match kind {
+            "daemon" => CaseVariant::NamedNodes,
+            "churn" => CaseVariant::NodeChurn,
+            _ => CaseVariant::Plain,
+        };
         let policy = match kind {
             "gang" => CasePolicy::Gang,
             "tas" => CasePolicy::GangInRack,
             "basic" => CasePolicy::Basic,
-            "single" => CasePolicy::Single,
+            "single" | "daemon" | "churn" => CasePolicy::Single,
             _ => anyhow::bail!(unknown()),
         };
         let (groups, pods) = size.split_once('x').unwrap_or((size, "1"));
@@ -101,6 +120,8 @@ impl FromStr for SchedulingCase {
             classes: classes.map_or(Ok(1), number)?,
             has_leaders,
             blocked: blocked.map_or(Ok(0), number)?,
+            running: running.map_or(Ok(0), number)?,
+            variant,
             nodes: nodes.map_or(Ok(DEFAULT_NODES), number)?,
         })
     }
@@ -129,6 +150,13 @@ mod tests {
         let case: SchedulingCase = "gang-2x4-of-2-leader@9".parse().expect("a case");
         let sizes: Vec<i64> = (0..case.pods()).map(|number| case.milli_cpu(number)).collect();
         assert_eq!((sizes, case.nodes), (vec![200, 101, 100, 101, 200, 101, 100, 101], 9));
+        let case: SchedulingCase = "gang-3x1000-beside-1500000@150000".parse().expect("a case");
+        assert_eq!(
+            (case.pods(), case.running, case.nodes, case.variant),
+            (3_000, 1_500_000, 150_000, CaseVariant::Plain)
+        );
+        let case: SchedulingCase = "daemon-50000@50000".parse().expect("a case");
+        assert_eq!((case.policy, case.pods(), case.variant), (CasePolicy::Single, 50_000, CaseVariant::NamedNodes));
         for bad in ["gang", "gang-x3", "gang-0x3", "ring-3x3", "gang-3x3@", "single-10-of-0"] {
             assert!(bad.parse::<SchedulingCase>().is_err(), "{bad}");
         }
