@@ -29,6 +29,7 @@ use crate::pod_life::{peak_mb_of, resident_mb_of};
 use crate::scheduling_cases::{CasePolicy, CaseVariant, NAMESPACE, RACK, SchedulingCase, rack};
 
 mod day; // a day on virtual time: how long units wait
+mod explained; // beside explanations on another thread
 mod instructions; // counted under valgrind and compared with recorded counts
 
 /// Options of `cargo xtask bench core`.
@@ -36,7 +37,7 @@ mod instructions; // counted under valgrind and compared with recorded counts
 pub struct Args {
     /// Run only this case, such as gang-1000x3, tas-750x4, single-10000-of-50, single-10000-behind-10000,
     /// gang-3x1000@50000, daemon-50000@50000, churn-1000@1000 or gang-9x1000-beside-1500000@150000; other sizes have
-    /// names of the same form
+    /// names of the same form. explained-1000 runs only by name: decisions while 1,000 waiting gangs are explained
     #[arg(long)]
     pub case: Option<String>,
     /// Simulate a day of hopeless gangs, large gangs and small pods on 512 nodes, with and without reservations
@@ -92,6 +93,9 @@ const CASES: [&str; 30] = [
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.instructions {
         return instructions::run(args.case.as_deref(), args.check.as_deref());
+    }
+    if args.case.as_deref() == Some(explained::CASE) {
+        return explained::run();
     }
     let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
     if args.day {

@@ -33,7 +33,9 @@ pub fn explain(cluster: &ClusterObjects, units: &[Unit]) -> Vec<UnitExplanation>
         let pods = cluster.pods.iter().filter(|pod| is_pod_of(pod, unit));
         pods.filter(|pod| pod.node_name().is_some() && !pod.is_finished()).cloned().collect()
     };
-    units.iter().filter_map(|unit| core.explain(unit, &placed(unit))).collect()
+    let tasks: Vec<_> = units.iter().filter_map(|unit| core.explain_task(unit, &placed(unit))).collect();
+    let mut fork = core.fork();
+    tasks.into_iter().map(|task| fork.explain(task).0).collect()
 }
 
 /// One default profile for each `schedulerName` of the units' pods. The configuration of that scheduler is not known.
