@@ -5,7 +5,7 @@
 //!
 //! What holds: nothing that the core does later changes a fork, and nothing on a fork changes the core. Trials are
 //! undone, so a fork executes any number of tasks. The numbers of nodes are copied. Pods, and what is static about
-//! nodes, are shared with the core until one of them changes (`docs/decisions/0011-forks.md`). Class indexes are not
+//! nodes, are shared with the core until one of them changes (`docs/decisions/0012-forks.md`). Class indexes are not
 //! copied: a fork builds those that it reads.
 
 use std::collections::BTreeMap;
