@@ -84,10 +84,11 @@ async fn waiting_units_are_counted_by_queue_and_plugin() {
     for (kind, count) in [("nodes", 1.0), ("pods", 10.0)] {
         assert_eq!(value(&metrics, &format!("scheduler_cache_size{{type=\"{kind}\"}}")), count, "{kind}");
     }
+    server.node("m", 1);
+    settle(1).await;
+    // The gang is woken when its fifth slot becomes free.
     server.remove("pods", "x");
     server.remove("pods", "y");
-    settle(1).await;
-    server.node("m", 1);
     settle(5).await;
     let metrics = metric_values(&registry);
     assert_eq!(value(&metrics, "scheduler_pending_pods{queue=\"unschedulable\"}"), 0.0);
