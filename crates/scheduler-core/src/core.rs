@@ -367,6 +367,8 @@ impl Core {
             in_one_domain: demand.constraint.is_some(),
             is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
             proven: refusal.proven,
+            hopeless_in_shape: (matches!(unit, UnitId::Group(_)) && !lacks_capacity && !refusal.is_about_extra_pods())
+                .then_some(self.cluster.shape()),
         };
         let wait = UnschedulableInfo {
             search_gave_up: refusal.cause == RefusalCause::DoesNotFit

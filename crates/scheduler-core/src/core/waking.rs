@@ -107,6 +107,10 @@ impl Core {
     /// must be a domain of the node, if one is given.
     fn wake_if_possible(&mut self, units: Vec<UnitId>, node: Option<NodeIndex>, by: QueueEvent) {
         for unit in units {
+            if self.queue.was_hopeless_in_other_shape(unit, self.cluster.shape()) {
+                self.queue.wake_to_be_refused_anew(unit, by);
+                continue;
+            }
             let Some(demand) = self.demand(unit) else {
                 self.queue.wake(unit, by);
                 continue;

@@ -20,11 +20,18 @@ pub(crate) struct Certificate {
     pub(crate) is_mixed: bool,
     /// It is proven: fewer of its pods do not fit either, nor do more of the same class.
     pub(crate) proven: bool,
+    /// The shape of the cluster, if the nodes themselves are in the way: they are too few or too small even without
+    /// pods, have no domain, or the members are in several. With other nodes the group may only have to wait until pods
+    /// end, and then capacity can be reserved for it. So it is decided again when the shape has changed.
+    pub(crate) hopeless_in_shape: Option<u64>,
 }
 
 impl Certificate {
     /// How many more slots one of its classes has, at least, before the unit can fit.
     pub(super) fn least_growth(&self, missing_slots: u64) -> u64 {
+        if self.hopeless_in_shape.is_some() {
+            return 1;
+        }
         missing_slots.div_ceil(self.classes.len().max(1) as u64).max(1)
     }
 

@@ -36,11 +36,10 @@ struct SearchRetry {
 }
 
 impl SearchRetries {
-    /// The search for a unit gave up. A later search that is set already stays.
+    /// The search for a unit gave up. A search that is set already stays, also if it is due and was not made yet.
     pub(super) fn schedule(&mut self, unit: UnitId, now: Timestamp) {
         let retry = self.by_unit.entry(unit).or_insert(SearchRetry { at: now, searches_count: 0 });
-        if retry.at <= now {
-            self.by_time.remove(&(retry.at, unit));
+        if retry.at <= now && !self.by_time.contains(&(retry.at, unit)) {
             let pause = MIN_PAUSE.saturating_mul(1 << retry.searches_count.min(16)).min(MAX_PAUSE);
             retry.at = saturating_add(now, pause);
         }

@@ -117,16 +117,18 @@ impl WaitingUnits {
         let equal = self.equal.get_mut(&id).expect("an id exists while it is used");
         equal.waiting.insert((order, unit));
         // Of equal units none fits where the first does not, which has the newest certificate.
-        if equal.waiting.first().is_some_and(|(_, first)| *first == unit) {
+        let is_first = equal.waiting.first().is_some_and(|(_, first)| *first == unit);
+        if is_first {
             self.unlist(Waiter::Equal(id), &entry.certificate);
             self.list(Waiter::Equal(id), &entry.certificate);
         }
-        let equal = self.equal.get_mut(&id).expect("an id exists while it is used");
-        // It was woken for its equals, and does not fit: neither do they.
         if self.awake.get(&unit) == Some(&id) {
             self.awake.remove(&unit);
-            equal.awake = None;
-            return None;
+            let equal = self.equal.get_mut(&id).expect("an id exists while it is used");
+            let (_, by) = equal.awake.take()?;
+            // It was woken for its equals, and does not fit: neither do they. But changes that came while it was awake
+            // are not counted for a unit that came before it meanwhile.
+            return if is_first { None } else { self.wake_first(id, by) };
         }
         self.pass_on(unit)
     }

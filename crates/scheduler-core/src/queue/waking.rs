@@ -45,6 +45,18 @@ impl Queue {
         self.unschedulable_entry(unit).is_some_and(|entry| entry.certificate.missing_slots > 0)
     }
 
+    /// Whether the nodes themselves were in the way of the unit, and were of another shape than now.
+    pub(crate) fn was_hopeless_in_other_shape(&self, unit: UnitId, shape: u64) -> bool {
+        let entry = self.unschedulable_entry(unit);
+        entry.and_then(|entry| entry.certificate.hopeless_in_shape).is_some_and(|before| before != shape)
+    }
+
+    /// A waiting unit is decided again, also if it does not fit: its refusal may be another one.
+    pub(crate) fn wake_to_be_refused_anew(&mut self, unit: UnitId, by: QueueEvent) {
+        self.wake(unit, by);
+        self.woken.remove(&unit);
+    }
+
     /// A waiting unit may fit. It is decided again.
     pub(crate) fn wake(&mut self, unit: UnitId, by: QueueEvent) {
         if let Some(UnitQueueState::Unschedulable(waiting)) = self.entries.get(&unit).map(|entry| &entry.state) {

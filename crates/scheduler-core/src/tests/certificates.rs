@@ -1,6 +1,6 @@
 //! A change wakes only units whose certificate it breaks.
 
-use super::text_cluster::TextCluster;
+use super::text_cluster::{TextCluster, line};
 use crate::{QueueStatus, SubQueue};
 
 /// The units that are decided, each with the start of its decision.
@@ -61,7 +61,8 @@ fn a_gang_in_one_rack_is_woken_when_one_rack_has_what_it_needs() {
 #[test]
 fn a_change_of_labels_wakes_a_gang_in_one_rack_only_if_a_rack_is_large_enough() {
     let mut world = TextCluster::of(
-        "node a gpu=2 rack=r1; node b gpu=2 rack=r2; node c gpu=2; group g gang minCount=4 pods=4 gpu=1 key=rack",
+        "node a gpu=4 rack=r1; pods used 2 node=a gpu=1; node b gpu=2 rack=r2; node c gpu=2;
+         group g gang minCount=4 pods=4 gpu=1 key=rack",
     );
     world.decide();
     world.apply("node c gpu=1 rack=r2");
@@ -186,4 +187,41 @@ fn a_gang_that_loses_a_pending_pod_still_counts_the_slots_that_came_free() {
     assert_eq!(decided(&mut world), [""; 0]);
     world.apply("delete used-1");
     assert_eq!(decided(&mut world), ["g: bind"]);
+}
+
+// What grew while an equal unit was awake was lost for a unit that came before it meanwhile, and that unit waited for more
+// than it lacked.
+#[test]
+fn what_grows_while_an_equal_unit_is_awake_counts_for_the_first_of_them() {
+    let mut world = TextCluster::of(
+        "node a gpu=4 rack=r1; node c gpu=3; pods used 4 node=a gpu=1; group later gang minCount=4 key=rack pods=4 gpu=1",
+    );
+    world.decide();
+    // The gang is woken, its room is used by another scheduler, and an equal gang comes before it.
+    world.apply("delete used-0; delete used-1; delete used-2; delete used-3; pods other 4 node=a gpu=1");
+    world.apply("group first gang minCount=4 key=rack groupPriority=10 pods=4 gpu=1");
+    assert!(line(&world.core.next(world.now).unwrap()).starts_with("first: wait"));
+    world.apply("node c gpu=3 rack=r1");
+    world.decide();
+    world.apply("delete other-0");
+    let decided = world.decide_and_bind();
+    assert!(decided.starts_with("first: bind"), "{decided}");
+}
+
+// A gang that was larger than all nodes together is not starved by pods. When larger nodes came that were in use, nothing
+// looked at it again before enough slots were free at once, so it never got a reservation.
+#[test]
+fn a_gang_that_was_too_large_for_the_nodes_gets_a_reservation_when_it_no_longer_is() {
+    let mut world = TextCluster::of("node a gpu=4; pods used 4 node=a gpu=1; group g gang minCount=8 pods=8 gpu=1");
+    world.decide();
+    world.apply("pods more 4 node=b gpu=1; node b gpu=4");
+    for (second, gone) in [(10, "used-0"), (20, "more-0"), (80, "used-1")] {
+        world.now += std::time::Duration::from_secs(second);
+        world.apply(&format!("delete {gone}; pod small-{second} priority=1 gpu=1"));
+        let decided = world.decide_and_bind();
+        assert!(decided.contains(&format!("small-{second}: bind")), "{decided}");
+    }
+    world.now += std::time::Duration::from_secs(1);
+    world.decide();
+    assert!(world.core.has_reservation());
 }
