@@ -41,6 +41,8 @@ struct EqualUnits {
     waiting: BTreeSet<(QueueOrder, UnitId)>,
     /// The one that was woken for all of them and is not decided yet, and what woke it.
     awake: Option<(UnitId, QueueEvent)>,
+    /// Whether a change that could help them came while that one was awake.
+    changed_meanwhile: bool,
 }
 
 /// A unit to be made ready, and why.
@@ -126,9 +128,10 @@ impl WaitingUnits {
             self.awake.remove(&unit);
             let equal = self.equal.get_mut(&id).expect("an id exists while it is used");
             let (_, by) = equal.awake.take()?;
-            // It was woken for its equals, and does not fit: neither do they. But changes that came while it was awake
-            // are not counted for a unit that came before it meanwhile.
-            return if is_first { None } else { self.wake_first(id, by) };
+            // It was woken for its equals, and does not fit: neither do they. But if another unit came before it meanwhile,
+            // that one has an older certificate, for which a change that came meanwhile was not counted.
+            let is_outdated = std::mem::take(&mut equal.changed_meanwhile) || entry.certificate.rests_on_resources();
+            return if is_outdated && !is_first { self.wake_first(id, by) } else { None };
         }
         self.pass_on(unit)
     }
@@ -167,28 +170,33 @@ impl WaitingUnits {
     }
 
     /// The units that wait for a class, equal ones once.
-    pub(super) fn waiting_for(&self, class: ClassId) -> Vec<UnitId> {
+    pub(super) fn waiting_for(&mut self, class: ClassId) -> Vec<UnitId> {
         let waiters = self.by_class.get(&class).into_iter().flat_map(|waiters| waiters.thresholds.keys());
-        waiters.filter_map(|waiter| self.next_of(*waiter)).collect()
+        let waiters: Vec<Waiter> = waiters.copied().collect();
+        waiters.into_iter().filter_map(|waiter| self.next_of(waiter)).collect()
     }
 
     /// Those of them for which growth of a resource can be enough.
-    pub(super) fn mixed_waiting_for(&self, class: ClassId) -> Vec<UnitId> {
-        self.mixed.get(&class).into_iter().flatten().filter_map(|waiter| self.next_of(*waiter)).collect()
+    pub(super) fn mixed_waiting_for(&mut self, class: ClassId) -> Vec<UnitId> {
+        let waiters: Vec<Waiter> = self.mixed.get(&class).into_iter().flatten().copied().collect();
+        waiters.into_iter().filter_map(|waiter| self.next_of(waiter)).collect()
     }
 
     /// Those whose pods must share a domain.
-    pub(super) fn waiting_in_one_domain(&self) -> Vec<UnitId> {
-        self.in_one_domain.iter().filter_map(|waiter| self.next_of(*waiter)).collect()
+    pub(super) fn waiting_in_one_domain(&mut self) -> Vec<UnitId> {
+        let waiters: Vec<Waiter> = self.in_one_domain.iter().copied().collect();
+        waiters.into_iter().filter_map(|waiter| self.next_of(waiter)).collect()
     }
 
     /// The unit that is woken for a waiter; none if one of equal units is awake already.
-    fn next_of(&self, waiter: Waiter) -> Option<UnitId> {
+    fn next_of(&mut self, waiter: Waiter) -> Option<UnitId> {
         match waiter {
             Waiter::Unit(unit) => Some(unit),
             Waiter::Equal(id) => {
-                let equal = self.equal.get(&id).filter(|equal| equal.awake.is_none())?;
-                equal.waiting.first().map(|(_, unit)| *unit)
+                let equal = self.equal.get_mut(&id)?;
+                equal.changed_meanwhile |= equal.awake.is_some();
+                let first = equal.waiting.first().filter(|_| equal.awake.is_none());
+                first.map(|(_, unit)| *unit)
             }
         }
     }
@@ -207,7 +215,7 @@ impl WaitingUnits {
         if let Some(id) = entry.equal
             && let Some(equal) = self.equal.get_mut(&id)
         {
-            equal.awake = Some((unit, by));
+            (equal.awake, equal.changed_meanwhile) = (Some((unit, by)), false);
             self.awake.insert(unit, id);
         }
     }
@@ -219,7 +227,7 @@ impl WaitingUnits {
             return None;
         }
         let (_, unit) = *equal.waiting.first()?;
-        equal.awake = Some((unit, by));
+        (equal.awake, equal.changed_meanwhile) = (Some((unit, by)), false);
         self.awake.insert(unit, id);
         Some((unit, by))
     }
@@ -240,7 +248,7 @@ impl WaitingUnits {
         self.last_equal_id = self.last_equal_id.wrapping_add(1);
         let (id, demand) = (EqualId(self.last_equal_id), Arc::new(demand));
         self.equal_ids.insert(Arc::clone(&demand), id);
-        self.equal.insert(id, EqualUnits { demand, waiting: BTreeSet::new(), awake: None });
+        self.equal.insert(id, EqualUnits { demand, waiting: BTreeSet::new(), awake: None, changed_meanwhile: false });
         id
     }
 

@@ -25,13 +25,13 @@ impl Queue {
     }
 
     /// The units that wait for a class, one of those with equal demand.
-    pub(crate) fn waiting_for(&self, class: ClassId) -> Vec<UnitId> {
+    pub(crate) fn waiting_for(&mut self, class: ClassId) -> Vec<UnitId> {
         self.waiting.waiting_for(class)
     }
 
     /// A node on which the class fits has more of a resource than before: units of several classes may fit. If only
     /// pod slots grew, and there were `pod_slots_before`, that helps only units with more pods than that.
-    pub(crate) fn mixed_waiting_for(&self, class: ClassId, pod_slots_before: i64) -> Vec<UnitId> {
+    pub(crate) fn mixed_waiting_for(&mut self, class: ClassId, pod_slots_before: i64) -> Vec<UnitId> {
         let mut units = self.waiting.mixed_waiting_for(class);
         units.retain(|unit| {
             let pods_count = self.entries.get(unit).map_or(0, |entry| entry.pods_count);
@@ -100,7 +100,7 @@ impl Queue {
     }
 
     /// The units whose pods must share a domain.
-    pub(crate) fn waiting_in_one_domain(&self) -> Vec<UnitId> {
+    pub(crate) fn waiting_in_one_domain(&mut self) -> Vec<UnitId> {
         self.waiting.waiting_in_one_domain()
     }
 
