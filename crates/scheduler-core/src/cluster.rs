@@ -3,9 +3,9 @@
 //! In: views of nodes, and pods with their usage as they come to a node and leave it. Out: what filters and scores
 //! read of a node, the domains of a topology key, and the dirty log.
 //!
-//! What holds: a node has an index while it exists or pods are on it. Everything a filter or score reads about it is
-//! in columns at that index. Each change is recorded in the dirty log, from which the class indexes catch up. An overlay
-//! undoes its changes when it is dropped, and their record.
+//! What holds: a node has an index while it exists or pods or ghosts are on it. Everything a filter or score reads
+//! about it is in columns at that index. Each change is recorded in the dirty log, from which the class indexes catch
+//! up. An overlay undoes its changes when it is dropped, and their record.
 
 mod node; // static properties of a node: labels, taints, images, declared features
 mod node_ref; // one node as filters and scores read it
@@ -18,12 +18,11 @@ mod hostnames; // nodes by their hostname
 mod dirty; // which nodes changed since a reader last looked
 mod sweep; // frees names, resources and topologies that nothing uses
 mod overlay; // tentative pods; dropping the overlay undoes them
+pub(crate) mod ghosts; // room that counts as used for some units
 pub(crate) mod removal_overlay; // a cluster without some of its pods
 pub(crate) mod chunked_vec; // a vector whose copies share what does not change
 pub(crate) mod names; // strings interned as numbers
 pub(crate) mod compact_timestamp; // timestamps in eight bytes
-
-use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use types::views::{NodeView, PodView};
@@ -43,6 +42,7 @@ pub(crate) use topology::{DomainId, OccupiedDomains, Topology, TopologyId};
 
 use self::chunked_vec::ChunkedVec;
 use self::dirty::DirtyLog;
+use self::ghosts::Ghosts;
 use self::hostnames::Hostnames;
 use self::images::ImageCounts;
 use self::overflow_sums::OverflowSums;
@@ -51,7 +51,6 @@ use self::resources::ResourceColumns;
 use crate::cluster::names::{NameId, NameTable};
 use crate::demand::requests::{HostPort, ScoredRequests, Usage};
 use crate::queue::cluster_events::ClusterEvents;
-use crate::reservation::{NodeReservation, Reservation, ReservedCapacity};
 
 /// The position of a node in every column. Assigned in the order of observation, reused once free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +69,7 @@ pub(crate) struct Cluster {
     resources: ResourceColumns,
     nodes: ChunkedVec<NodeInfo>,
     by_name: FxHashMap<NameId, NodeIndex>,
-    /// Indices that no node and no pod uses. The last one is reused first.
+    /// Indices that no node, no pod and no ghost uses. The last one is reused first.
     free: Vec<NodeIndex>,
     pods_allowed: Vec<i64>,
     pods_count: Vec<i64>,
@@ -92,7 +91,7 @@ pub(crate) struct Cluster {
     /// Incremented whenever something other than pods changes.
     shape: u64,
     log: DirtyLog,
-    reservation: Reservation,
+    ghosts: Ghosts,
 }
 
 /// What a change of a node amounts to.
@@ -219,65 +218,15 @@ impl Cluster {
 
     /// Counts a pod on a node.
     pub(crate) fn add_pod(&mut self, index: NodeIndex, usage: &Usage) {
-        self.count(index, usage, 1);
-        if !usage.ports.is_empty() {
-            self.ports.get_mut(index.at()).extend_from_slice(&usage.ports);
-        }
+        self.add_unlogged(index, usage);
+        self.log.push_pods(index);
     }
 
     /// Stops counting a pod on a node.
     pub(crate) fn remove_pod(&mut self, index: NodeIndex, usage: &Usage) {
-        self.count(index, usage, -1);
-        for port in &usage.ports {
-            let used = self.ports.get_mut(index.at());
-            let at = used.iter().position(|used| used == port).expect("a counted pod's ports are in use");
-            used.swap_remove(at);
-        }
+        self.remove_unlogged(index, usage);
+        self.log.push_pods(index);
         self.release_if_unused(index);
-    }
-
-    /// Replaces the reservation. `reserved_for` has the unit and the end time. It takes effect when it is
-    /// enforced.
-    pub(crate) fn set_reservation(&mut self, shares: BTreeMap<NodeIndex, NodeReservation>, reserved_for: String) {
-        self.enforce_reservation(false);
-        self.reservation.set(shares, reserved_for);
-    }
-
-    /// Enforces the reservation for the units decided next, or suspends it.
-    pub(crate) fn enforce_reservation(&mut self, enforced: bool) {
-        for node in self.reservation.set_enforced(enforced) {
-            self.log.push(node, NodeChangeKind::Pods);
-        }
-    }
-
-    /// The nodes with reserved capacity.
-    pub(crate) fn reserved_nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
-        self.reservation.nodes()
-    }
-
-    /// How much of the reserved capacity is free by now. Visits all reserved nodes.
-    pub(crate) fn reserved_capacity(&self) -> ReservedCapacity {
-        self.reservation.capacity(self)
-    }
-
-    /// For which unit capacity is reserved and until when, as text.
-    pub(crate) fn reserved_for(&self) -> &str {
-        &self.reservation.reserved_for
-    }
-
-    /// Whether the unit being decided must respect a reservation.
-    pub(crate) fn enforces_reservation(&self) -> bool {
-        self.reservation.is_enforced()
-    }
-
-    /// How many pods with this usage fit on a node beside an enforced reservation.
-    pub(crate) fn slots_beside_reservation(&self, index: NodeIndex, usage: &Usage) -> u32 {
-        self.reservation.slots_beside(index, usage, self)
-    }
-
-    /// The same, as if the reservation were enforced.
-    pub(crate) fn slots_if_reservation_enforced(&self, index: NodeIndex, usage: &Usage) -> u32 {
-        self.reservation.slots_beside_if_enforced(index, usage, self)
     }
 
     /// Begins a trial: pods that are added and removed from now on may be reverted.
@@ -482,12 +431,38 @@ impl Cluster {
         let ScoredRequests { cpu_milli, memory_bytes } = usage.scored;
         self.scored_overflow.add(&mut self.scored_cpu[at], (ResourceId::CPU, index), sign * cpu_milli);
         self.scored_overflow.add(&mut self.scored_memory[at], (ResourceId::MEMORY, index), sign * memory_bytes);
-        self.pods_count[at] += sign;
         self.pod_counters.add(&usage.counts, index, sign);
+        self.add_pods_count(index, sign);
+    }
+
+    fn add_pods_count(&mut self, index: NodeIndex, added: i64) {
+        self.pods_count[index.at()] += added;
         for topology in &mut self.topologies {
-            topology.count(index, sign);
+            topology.count(index, added);
         }
-        self.log.push_pods(index);
+    }
+
+    fn take_pods_count(&mut self, index: NodeIndex) -> i64 {
+        let count = self.pods_count(index);
+        self.add_pods_count(index, -count);
+        count
+    }
+
+    /// Like `add_pod`, for a change that is undone or logged by the caller.
+    fn add_unlogged(&mut self, index: NodeIndex, usage: &Usage) {
+        self.count(index, usage, 1);
+        if !usage.ports.is_empty() {
+            self.ports.get_mut(index.at()).extend_from_slice(&usage.ports);
+        }
+    }
+
+    fn remove_unlogged(&mut self, index: NodeIndex, usage: &Usage) {
+        self.count(index, usage, -1);
+        for port in &usage.ports {
+            let used = self.ports.get_mut(index.at());
+            let at = used.iter().position(|used| used == port).expect("a counted pod's ports are in use");
+            used.swap_remove(at);
+        }
     }
 
     fn note_shape_change(&mut self, index: NodeIndex) {
@@ -497,11 +472,10 @@ impl Cluster {
 
     fn release_if_unused(&mut self, index: NodeIndex) {
         let node = &self.nodes[index.at()];
-        if !node.present && self.pods_count[index.at()] == 0 {
+        if !node.present && self.pods_count[index.at()] == 0 && !self.ghosts.is_on(index) {
             self.by_name.remove(&node.name);
             self.nodes.get_mut(index.at()).name = NameId::EMPTY;
             self.free.push(index);
-            self.reservation.forget(index);
         }
     }
 }

@@ -8,7 +8,7 @@ mod observe; // changes of pods, nodes and PodGroups
 mod members; // which pods are members of their group, and what a change of them does to the group
 mod sweep; // frees names and topologies that nothing uses
 mod waking; // which units a change of a node wakes
-mod reservation; // nodes reserved for a starved group
+mod reservation; // room reserved for starved units
 mod half_placed_gangs; // releases the pods of half-placed gangs
 mod overcommitted_nodes; // releases pods bound beyond their node's capacity
 mod remedies; // for which groups remedies are searched
@@ -42,7 +42,7 @@ use crate::release::overcommit_tracker::OvercommitTracker;
 use crate::release::pending_binds::PendingBinds;
 use crate::reservation::{ActiveReservation, ReservationBudget};
 
-/// The longest pause before the next reservation for the same group, as a multiple of a reservation's length.
+/// The longest pause before the next reservation for the same unit, as a multiple of a reservation's length.
 /// Reservations without success thus block other units for at most a ninth of the time.
 const MAX_RESERVATION_PAUSE_FACTOR: u32 = 8;
 
@@ -69,8 +69,12 @@ pub struct Core {
     missed_wakeups_count: u64,
     /// Groups that began a new run, until `take_new_runs`.
     new_runs: Vec<NewRun>,
-    active_reservation: Option<ActiveReservation>,
+    reservations: BTreeMap<UnitId, ActiveReservation>,
+    /// When reservations began that ended since the last decision.
+    dropped_reservations: Vec<Timestamp>,
     reservation_budget: ReservationBudget,
+    /// Before this time nothing is planned: too many plans were made.
+    plans_open_at: Timestamp,
     remedy_schedule: RemedySchedule,
     report_cache: ReportCache,
     /// The number of calls that may have changed something.
@@ -110,8 +114,10 @@ impl Core {
             gated_count: 0,
             missed_wakeups_count: 0,
             new_runs: Vec::new(),
-            active_reservation: None,
-            reservation_budget: ReservationBudget::default(),
+            reservations: BTreeMap::new(),
+            dropped_reservations: Vec::new(),
+            reservation_budget: ReservationBudget::of(config.reservation_share),
+            plans_open_at: Timestamp::MIN,
             remedy_schedule: RemedySchedule::default(),
             report_cache: ReportCache::default(),
             revision: 0,
@@ -125,7 +131,7 @@ impl Core {
     pub fn next(&mut self, now: Timestamp) -> Option<Decision> {
         self.revision += 1;
         self.queue.tick(now);
-        self.update_reservation(now);
+        self.update_reservations(now);
         // Releases free capacity, so they do not wait behind the decisions about others.
         if let Some(release) = self.release_half_placed_gang(now).or_else(|| self.release_overcommitted(now)) {
             return Some(release);
@@ -150,7 +156,7 @@ impl Core {
             self.queue.pass_on(unit);
             return None;
         };
-        self.enforce_reservation_for(unit);
+        self.show_ghosts_to(unit);
         Some(self.decide(unit, &demand, self.config.max_search_steps.saturating_mul(effort), now))
     }
 
@@ -218,7 +224,7 @@ impl Core {
             self.queue.pass_on(unit);
             return None;
         };
-        self.enforce_reservation_for(unit);
+        self.show_ghosts_to(unit);
         if let Some(certificate) = woken {
             let missing_slots = Domains::of(&demand, &self.cluster, &mut self.classes).missing_slots();
             if missing_slots > 0 {
@@ -239,6 +245,8 @@ impl Core {
                 let placements = self.assume(unit, demand, &placement);
                 let rest = self.demand(unit);
                 let unplaced = rest.map(|rest| {
+                    // Units that the placed pods have woken may have been shown other ghosts.
+                    self.show_ghosts_to(unit);
                     let mut refusal = cycle::refuse(&rest, &mut self.cluster, &mut self.classes);
                     self.mark_unschedulable(unit, &rest, &mut refusal, now);
                     refusal
@@ -377,8 +385,7 @@ impl Core {
                 && self.config.max_search_steps > 0,
             certificate,
             equal_demand: self.equal_demand(demand),
-            // A single pod is overtaken only by smaller pods. Groups are the ones that small pods starve.
-            may_reserve: lacks_capacity && matches!(unit, UnitId::Group(_)),
+            may_reserve: lacks_capacity,
             now,
         };
         self.queue.add_unschedulable(unit, wait);
@@ -449,9 +456,9 @@ impl Core {
 
 #[cfg(test)]
 impl Core {
-    /// Whether nodes are reserved for a unit.
+    /// Whether room is reserved for a unit.
     pub(crate) fn has_reservation(&self) -> bool {
-        self.active_reservation.is_some()
+        !self.reservations.is_empty()
     }
 
     /// The number of classes, and of tables with a row for each node.
@@ -476,7 +483,9 @@ impl Core {
 
     /// Panics unless the columns are the sums of the pods, and every cached index equals a newly built one.
     pub(crate) fn assert_consistent(&mut self) {
-        self.cluster.assert_sums(self.pods.all().filter_map(|pod| Some((pod.stage.node()?, &*pod.usage))));
+        let pods = self.pods.all().filter_map(|pod| Some((pod.stage.node()?, &*pod.usage)));
+        self.cluster.assert_sums(pods.chain(self.cluster.counted_ghosts()));
+        self.cluster.assert_ghosts();
         self.pods.assert_indexed();
         self.queue.assert_counted(|group| {
             let group = self.groups.get(group);

@@ -231,5 +231,5 @@ fn explain_partial_fit(demand: &Demand, partial: &PartialFit, cluster: &mut Clus
     let mut placement = UnitPlacement::default();
     place::group(demand, partial.order, partial.region, classes, &mut overlay, &mut placement);
     let shortage = Shortage::from_placement(&placement, partial.region, partial.proven);
-    reasons::refusal(demand, &shortage, overlay.cluster(), classes)
+    reasons::refusal(demand, &shortage, overlay.cluster_mut(), classes)
 }

@@ -32,12 +32,16 @@ pub struct Config {
     /// How long after a change that cannot help a waiting group it is decided again, to update the numbers in its
     /// refusal.
     pub recount_after: Duration,
-    /// How long a group may be overtaken by later units before nodes are reserved for it; `None`: never.
+    /// How long a unit may be overtaken by later units before room is reserved for it; `None`: never.
     pub reserve_after: Option<Duration>,
-    /// How long a reservation for one group may last. It ends after a minute if nothing becomes free. After an
-    /// unsuccessful reservation the group waits twice as long for the next one, up to eight times this value, until
-    /// the group is placed or changes.
+    /// How long a reservation for one unit may last. It ends after a minute if nothing becomes free. After an
+    /// unsuccessful reservation the unit waits twice as long for the next one, up to eight times this value, until
+    /// it is placed or changes.
     pub max_reservation: Duration,
+    /// The share of the cluster that reservations may keep idle in the long run, from 0 (no reservations) to 1. The
+    /// share of an hour is available at the start, and at most that of four hours is saved. A reservation may exceed
+    /// what is left; the next one begins when that is earned again.
+    pub reservation_share: f64,
     /// How long a gang that never had its `minCount` may have some of its pods placed before they are released, so
     /// that it starts as a whole; `None`: forever.
     pub release_after: Option<Duration>,
@@ -135,6 +139,7 @@ impl Default for Config {
             recount_after: Duration::from_secs(1),
             reserve_after: Some(Duration::from_secs(60)),
             max_reservation: Duration::from_secs(900),
+            reservation_share: 0.1,
             release_after: Some(Duration::from_secs(15)),
             release_only_ours: false,
             overcommit_after: Some(Duration::from_secs(10)),

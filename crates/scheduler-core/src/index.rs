@@ -68,12 +68,10 @@ impl RefusingFilter {
     pub(crate) const NONE: RefusingFilter = RefusingFilter(u8::MAX);
     /// The node does not exist.
     pub(crate) const ABSENT_NODE: RefusingFilter = RefusingFilter(u8::MAX - 1);
-    /// The node's capacity is reserved for a starved unit.
-    pub(crate) const RESERVATION: RefusingFilter = RefusingFilter(u8::MAX - 2);
 
     /// The filter's position in the list; none when no filter refuses.
     fn filter(self) -> Option<usize> {
-        (self.0 < RefusingFilter::RESERVATION.0).then(|| usize::from(self.0))
+        (self.0 < RefusingFilter::ABSENT_NODE.0).then(|| usize::from(self.0))
     }
 
     fn is_static(self, plugins: &Plugins) -> bool {
@@ -313,7 +311,7 @@ impl ClassIndex {
         i64::from(self.tree_key_of(node)) - 1
     }
 
-    /// The nodes on which pods of the class would fit if they had no pods, and how many.
+    /// The nodes on which pods of the class would fit if they had no pods, sorted, and how many.
     pub(crate) fn slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> Vec<(NodeIndex, u32)> {
         if let Some(named) = &self.named {
             return named.slots_when_empty(class, &self.plugins, cluster);
@@ -395,9 +393,6 @@ impl ClassIndex {
         };
         let mut batch_slots = BatchSlots::unlimited();
         batch_slots.apply_filters(self.plugins.counted_filters(), class, cluster.node_refs(open), LoadAssumption::Now);
-        if cluster.enforces_reservation() {
-            batch_slots.apply_reservation(class, &self.plugins, cluster, open);
-        }
         let (mut feasible_batch, mut new_batch) = (Batch::default(), Batch::default());
         let all_feasible = !has_zero(&batch_slots.slots[..open.len()]);
         for ((node, now), refuser) in open.iter().zip(batch_slots.slots).zip(batch_slots.refusers) {

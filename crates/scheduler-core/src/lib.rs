@@ -22,7 +22,7 @@ mod plugins; // filters and scores: which nodes a pod may use, and which it pref
 mod index; // where a class fits, kept up to date
 mod cycle; // one decision from start to end
 mod placement; // its steps: domains ranked, pods placed, complete search
-mod reservation; // capacity reserved for a starved group
+mod reservation; // room reserved for starved units
 mod release; // which pods leave again: half-placed gangs, over-committed nodes
 mod explain; // why a unit waits, what would help, why pods are where they are
 #[cfg(test)]
@@ -39,7 +39,7 @@ pub use decision::{
 pub use demand::classes::{Class, Operator as RequirementOperator, TolerationOperator};
 pub use demand::pods::ExclusionReason;
 pub use demand::reads::{InferredValue, PodSpecFields, ReadSet};
-pub use explain::explanation::{QueueStatus, QueuedUnit, UnitExplanation};
+pub use explain::explanation::{QueueStatus, QueuedUnit, ReservationReport, UnitExplanation};
 pub use explain::fork::Fork;
 pub use explain::placement_report::{DomainChoice, NextDomain, NodeChoice, PlacementReport};
 pub use explain::refusal::{

@@ -10,6 +10,7 @@ pub(crate) mod certificate; // why a refused unit cannot be placed
 mod waking; // which units are queued again when capacity grows
 mod waiting; // units that wait for capacity, by what would help them
 mod search_retries; // units on which a search gave up
+mod starvation; // which units were overtaken for too long
 pub(crate) mod cluster_events; // which changes can turn a "no" into a "yes"
 pub(crate) mod timers; // checks that are due after a pause
 pub(crate) mod counts; // the number of units and pods in each sub-queue
@@ -30,6 +31,7 @@ use crate::demand::pods::PodId;
 use crate::queue::certificate::Certificate;
 use crate::queue::counts::{CountedUnit, QueueCounters, QueueEvent, SubQueue};
 use crate::queue::search_retries::SearchRetries;
+use crate::queue::starvation::StarvationTracker;
 use crate::queue::waiting::{EqualId, WaitingUnits};
 
 pub(crate) use crate::queue::waiting::EqualDemand;
@@ -139,8 +141,7 @@ pub(crate) struct Queue {
     /// When to decide waiting units again, to update their numbers.
     recounts: BTreeSet<(Timestamp, UnitId)>,
     newly_recounted: BTreeSet<UnitId>,
-    /// Refused units, and when each counts as starved.
-    starving: BTreeSet<(Timestamp, UnitId)>,
+    starvation: StarvationTracker,
     /// How many waits there were so far.
     waits_count: u64,
     search_retries: SearchRetries,
@@ -186,7 +187,7 @@ impl Queue {
             newly_incomplete: BTreeSet::new(),
             recounts: BTreeSet::new(),
             newly_recounted: BTreeSet::new(),
-            starving: BTreeSet::new(),
+            starvation: StarvationTracker::default(),
             waits_count: 0,
             search_retries: SearchRetries::default(),
             woken: BTreeMap::new(),
@@ -265,15 +266,7 @@ impl Queue {
         let woken = self.waiting.insert((unit, order), &mut waiting, equal_demand);
         self.set_state(unit, UnitQueueState::Unschedulable(Box::new(waiting)), QueueEvent::ScheduleAttemptFailure);
         self.make_ready(woken);
-        if self.timings.reserve_after.is_none() || !may_reserve {
-            self.clear_starvation(unit);
-        } else if self.entries[&unit]
-            .starved_at
-            .as_deref()
-            .is_none_or(|until| *until > saturating_add(now, self.starvation_timeout(unit)))
-        {
-            self.restart_starvation_timer(unit, now);
-        }
+        self.note_starvation(unit, may_reserve, now);
         if search_gave_up {
             self.search_retries.schedule(unit, now);
         } else {
@@ -281,59 +274,9 @@ impl Queue {
         }
     }
 
-    /// The starved unit that is first in queue order.
-    pub(crate) fn starved(&self, now: Timestamp) -> Option<UnitId> {
-        let due = self.starving.iter().take_while(|(until, _)| *until <= now);
-        due.map(|(_, unit)| *unit).min_by_key(|unit| (self.entries[unit].order, *unit))
-    }
-
-    /// Restarts the time after which the unit counts as starved.
-    pub(crate) fn restart_starvation_timer(&mut self, unit: UnitId, now: Timestamp) {
-        let until = saturating_add(now, self.starvation_timeout(unit));
-        let Some(entry) = self.entries.get_mut(&unit) else { return };
-        if let Some(before) = entry.starved_at.replace(Box::new(until)) {
-            self.starving.remove(&(*before, unit));
-        }
-        self.starving.insert((until, unit));
-    }
-
-    /// A reservation for the unit ended without its placement. The time until the next one is longer.
-    pub(crate) fn reservation_failed(&mut self, unit: UnitId, now: Timestamp) {
-        if let Some(entry) = self.entries.get_mut(&unit) {
-            entry.failed_reservations_count += 1;
-        }
-        self.restart_starvation_timer(unit, now);
-    }
-
-    /// How long the unit may be overtaken. It doubles with each reservation without success, so that a unit that
-    /// waits for capacity that never becomes free blocks others less and less.
-    fn starvation_timeout(&self, unit: UnitId) -> Duration {
-        let doublings = self.entries.get(&unit).map_or(0, |entry| entry.failed_reservations_count.min(16));
-        let pause = self.timings.reserve_after.unwrap_or(Duration::MAX);
-        pause.saturating_mul(1 << doublings).min(self.timings.max_reserve_after.max(pause))
-    }
-
-    /// Whether the unit is refused and was not placed since.
-    pub(crate) fn is_refused(&self, unit: UnitId) -> bool {
-        self.entries.get(&unit).is_some_and(|entry| entry.starved_at.is_some())
-    }
-
-    /// When the next unit counts as starved.
-    pub(crate) fn next_starved_at(&self) -> Option<Timestamp> {
-        self.starving.first().map(|(at, _)| *at)
-    }
-
     /// The unit's queue order.
     pub(crate) fn order_of(&self, unit: UnitId) -> Option<QueueOrder> {
         self.entries.get(&unit).map(|entry| entry.order)
-    }
-
-    fn clear_starvation(&mut self, unit: UnitId) {
-        let Some(entry) = self.entries.get_mut(&unit) else { return };
-        entry.failed_reservations_count = 0;
-        if let Some(until) = entry.starved_at.take() {
-            self.starving.remove(&(*until, unit));
-        }
     }
 
     /// The unit has nothing to decide now. Its failures are kept.
@@ -380,6 +323,7 @@ impl Queue {
         while let Some((_, unit)) = self.recounts.first().copied().filter(|(at, _)| *at <= now) {
             self.move_to(unit, UnitQueueState::Ready, QueueEvent::Recount);
         }
+        self.start_timers_of_first_pods(now);
     }
 
     /// Whether a unit is ready.
@@ -437,6 +381,7 @@ impl Queue {
         }
         entry.attempts_count += 1;
         entry.placed = true;
+        self.starvation.record_placement(entry.order);
         self.clear_starvation(unit);
         self.search_retries.forget(unit);
         self.pass_on(unit);
@@ -507,7 +452,9 @@ impl Queue {
                 if let Some(at) = waiting.recount {
                     self.recounts.remove(&(at, unit));
                 }
-                self.waiting.remove((unit, order), waiting);
+                if let Some(UnitId::Pod(next)) = self.waiting.remove((unit, order), waiting) {
+                    self.starvation.newly_first.insert(UnitId::Pod(next));
+                }
             }
             UnitQueueState::BackingOff(until) => {
                 self.backing_off.remove(&(*until, unit));

@@ -1,68 +1,65 @@
-//! Reservations: which nodes to reserve for a starved group, and how much of them.
+//! Reservations: which room to hold for a starved unit, and what all reservations may cost.
 //!
-//! In: the demand of a starved group and the cluster. Out: what to reserve on each node, and how many pods of other
-//! units fit beside it. `core/reservation.rs` begins and ends a reservation.
+//! In: the demand of a starved unit and the cluster. Out: ghost pods that hold the room
+//! ([`ghosts`](crate::cluster::ghosts)). `core/reservation.rs` begins and ends reservations.
 //!
-//! What holds: there is at most one reservation. It ends by itself, and the budget limits how much capacity all of
-//! them keep idle over time.
+//! What holds: no two reservations hold the same room. Each ends by itself, and the budget limits how much capacity all
+//! of them keep idle over time.
 //!
-//! A large group does not fit while small pods use each slot as it becomes free. So nodes are chosen on which the
-//! group would fit once their pods have left: as few as possible, those with the most free capacity first, because
-//! they need the least.
+//! A large unit does not fit while small pods use each slot as it becomes free. So nodes are chosen on which the unit
+//! would fit once their pods have left: as few as possible, those with the most free capacity first, because they need
+//! the least.
 
-mod active; // the current reservation: since when, and what has become free
-mod reserved_nodes; // what is reserved of each node, and what that leaves for others
+mod active; // a current reservation: since when, and what has become free
 mod budget; // how much capacity reservations may keep idle over time
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-pub(crate) use self::active::ActiveReservation;
+pub(crate) use self::active::{ActiveReservation, PlanBasis};
 pub(crate) use self::budget::ReservationBudget;
-pub(crate) use self::reserved_nodes::{NodeReservation, Reservation, ReservedCapacity};
+use crate::cluster::ghosts::emptied_node::EmptiedNode;
+use crate::cluster::ghosts::{GhostPods, GhostSetId};
 use crate::cluster::{Cluster, NodeIndex};
 use crate::demand::Demand;
-use crate::demand::classes::Classes;
+use crate::demand::classes::{ClassId, Classes};
 use crate::placement::domains::Domains;
 
-/// What to reserve for a unit; nothing if it would not fit even if all pods left.
+/// The room to hold for a unit, beside all ghosts except its own; nothing if it would not fit even if all pods left.
 pub(crate) fn plan_reservation(
     demand: &Demand,
-    cluster: &Cluster,
+    own: Option<GhostSetId>,
+    cluster: &mut Cluster,
     classes: &mut Classes,
-) -> BTreeMap<NodeIndex, NodeReservation> {
+) -> Vec<GhostPods> {
     let slots_by_class: Vec<ClassSlots> =
         demand.class_counts.iter().map(|count| ClassSlots::of(count.class, cluster, classes)).collect();
-    let nodes = choose_nodes(demand, cluster, classes, &slots_by_class);
-    let share = |(node, reserved): (NodeIndex, ReservedPods)| {
-        let class =
-            classes.get(demand.class_counts[reserved.class_count_index].class).expect("a pending pod's class exists");
-        (node, NodeReservation::of(&class.usage, reserved.pods_count))
-    };
-    nodes.into_iter().map(share).collect()
-}
-
-/// A number of pods of one class on a node.
-struct ReservedPods {
-    class_count_index: usize,
-    pods_count: u32,
-}
-
-fn choose_nodes(
-    demand: &Demand,
-    cluster: &Cluster,
-    classes: &mut Classes,
-    slots_by_class: &[ClassSlots],
-) -> BTreeMap<NodeIndex, ReservedPods> {
+    let regions: Vec<_> = Domains::fitting_when_empty(demand, cluster, classes).into_iter().collect();
+    let mut planner = Planner { demand, own, slots_by_class, cluster, classes };
     // The best of the domains in which the unit would fit: the one that lacks least.
-    for region in Domains::fitting_when_empty(demand, cluster, classes) {
-        let nodes = region.nodes(cluster).map_or_else(|| cluster.indices().collect(), <[NodeIndex]>::to_vec);
-        let reserved = reserve_from(&nodes, demand, slots_by_class);
-        if !reserved.is_empty() {
-            return reserved;
+    for region in regions {
+        let nodes = region.nodes(planner.cluster).map(<[NodeIndex]>::to_vec);
+        let ghosts = planner.plan_on(nodes.unwrap_or_else(|| planner.cluster.indices().collect()));
+        if !ghosts.is_empty() {
+            return ghosts;
         }
     }
-    BTreeMap::new()
+    Vec::new()
+}
+
+/// Whether the nodes of ghosts could still take such pods of the unit if all pods left.
+pub(crate) fn is_possible(ghosts: &[GhostPods], demand: &Demand, cluster: &Cluster, classes: &mut Classes) -> bool {
+    let slots_when_empty = demand.class_counts.iter().map(|class_count| {
+        let (class, index) = classes.with_current_index(class_count.class, cluster);
+        (Arc::clone(&class.usage), index.slots_when_empty(class, cluster))
+    });
+    let slots_when_empty: Vec<_> = slots_when_empty.collect();
+    ghosts.iter().all(|ghosts| {
+        slots_when_empty.iter().filter(|(usage, _)| *usage == ghosts.usage).any(|(_, slots)| {
+            let at = slots.binary_search_by_key(&ghosts.node, |(node, _)| *node);
+            at.is_ok_and(|at| slots[at].1 >= ghosts.count)
+        })
+    })
 }
 
 /// Slots of one class on every node, now and without any pods.
@@ -72,7 +69,7 @@ pub(crate) struct ClassSlots {
 }
 
 impl ClassSlots {
-    pub(crate) fn of(class: crate::demand::classes::ClassId, cluster: &Cluster, classes: &mut Classes) -> ClassSlots {
+    pub(crate) fn of(class: ClassId, cluster: &Cluster, classes: &mut Classes) -> ClassSlots {
         let (class, index) = classes.with_current_index(class, cluster);
         let now = cluster.indices().map(|node| index.slots(node)).collect();
         let mut when_empty = vec![0; cluster.width()];
@@ -83,27 +80,67 @@ impl ClassSlots {
     }
 }
 
-/// Nodes for the required number of pods, each class on its own nodes; none if there are too few.
-fn reserve_from(
-    nodes: &[NodeIndex],
-    demand: &Demand,
-    slots_by_class: &[ClassSlots],
-) -> BTreeMap<NodeIndex, ReservedPods> {
-    let mut reserved = BTreeMap::new();
-    let mut wanted = demand.required_count() as u64;
-    for (class_count_index, slots) in slots_by_class.iter().enumerate() {
-        let mut left = wanted.min(demand.class_counts[class_count_index].count as u64);
-        let is_free = |node: &NodeIndex| slots.when_empty[node.at()] > 0 && !reserved.contains_key(node);
-        let mut free: Vec<NodeIndex> = nodes.iter().copied().filter(is_free).collect();
-        free.sort_by_key(|node| (Reverse(slots.now[node.at()]), Reverse(slots.when_empty[node.at()]), *node));
-        for node in free {
-            if left == 0 {
-                break;
-            }
-            let pods_count = u64::from(slots.when_empty[node.at()]).min(left);
-            (left, wanted) = (left - pods_count, wanted - pods_count);
-            reserved.insert(node, ReservedPods { class_count_index, pods_count: pods_count as u32 });
+struct Planner<'a> {
+    demand: &'a Demand,
+    own: Option<GhostSetId>,
+    slots_by_class: Vec<ClassSlots>,
+    cluster: &'a mut Cluster,
+    classes: &'a mut Classes,
+}
+
+impl Planner<'_> {
+    /// Ghosts for the required number of pods; none if these nodes have too little room.
+    fn plan_on(&mut self, mut nodes: Vec<NodeIndex>) -> Vec<GhostPods> {
+        let sum = |slots_of: &dyn Fn(&ClassSlots) -> u32| -> u64 {
+            self.slots_by_class.iter().map(|slots| u64::from(slots_of(slots))).sum()
+        };
+        nodes.retain(|node| sum(&|slots| slots.when_empty[node.at()]) > 0);
+        nodes.sort_by_cached_key(|node| {
+            let now = sum(&|slots| slots.now[node.at()]);
+            let when_empty = sum(&|slots| slots.when_empty[node.at()]);
+            (Reverse(now), Reverse(self.free_share_milli(*node)), Reverse(when_empty), *node)
+        });
+        let largest_first: Vec<usize> = (0..self.demand.class_counts.len()).collect();
+        let ghosts = self.fill(&nodes, &largest_first);
+        if !ghosts.is_empty() || largest_first.len() == 1 {
+            return ghosts;
         }
+        let smallest_first: Vec<usize> = largest_first.into_iter().rev().collect();
+        self.fill(&nodes, &smallest_first)
     }
-    if wanted > 0 { BTreeMap::new() } else { reserved }
+
+    /// How much of the room for one pod of the largest class is free on a node, in thousandths.
+    fn free_share_milli(&self, node: NodeIndex) -> i64 {
+        let Some(class) = self.classes.get(self.demand.class_counts[0].class) else { return 0 };
+        let share = |(resource, amount): &(_, i64)| {
+            let free = self.cluster.free(*resource, node).clamp(0, *amount);
+            (i128::from(free) * 1000 / i128::from((*amount).max(1))) as i64
+        };
+        class.usage.requests.iter().map(share).min().unwrap_or(1000)
+    }
+
+    /// Fills one emptied node after another, class by class.
+    fn fill(&mut self, nodes: &[NodeIndex], order: &[usize]) -> Vec<GhostPods> {
+        let mut left: Vec<usize> = self.demand.class_counts.iter().map(|count| count.count).collect();
+        let mut wanted = self.demand.required_count();
+        let mut ghosts = Vec::new();
+        for node in nodes {
+            let mut emptied = EmptiedNode::of(*node, self.own, self.cluster);
+            for at in order.iter().copied().filter(|at| self.slots_by_class[*at].when_empty[node.at()] > 0) {
+                let class = self.demand.class_counts[at].class;
+                let slots = self.classes.slots(class, *node, emptied.cluster()) as usize;
+                let count = slots.min(left[at]).min(wanted);
+                if count > 0 {
+                    let usage = &self.classes.get(class).expect("a pending pod's class exists").usage;
+                    (left[at], wanted) = (left[at] - count, wanted - count);
+                    emptied.place(usage, count as u32);
+                    ghosts.push(GhostPods { node: *node, usage: usage.clone(), count: count as u32 });
+                }
+            }
+            if wanted == 0 {
+                return ghosts;
+            }
+        }
+        Vec::new()
+    }
 }

@@ -2,6 +2,7 @@
 
 mod unschedulable; // pending pods, by the plugins that refuse them
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use api::views::PodView;
@@ -42,6 +43,9 @@ pub struct Metrics {
     failed_binds: Counter,
     released_pods: Family<ReleaseReasonLabel, Counter>,
     missed_wakeups: Counter,
+    reservations: Family<UnitTypeLabel, Gauge>,
+    reserved_idle_share: Gauge<f64, AtomicU64>,
+    reserved_idle_seconds: Counter<f64, AtomicU64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -89,6 +93,11 @@ struct QueueTypeLabels {
 struct IncomingLabels {
     queue: &'static str,
     event: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UnitTypeLabel {
+    r#type: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -146,6 +155,9 @@ impl Metrics {
             failed_binds: Counter::default(),
             released_pods: Family::default(),
             missed_wakeups: Counter::default(),
+            reservations: Family::default(),
+            reserved_idle_share: Gauge::default(),
+            reserved_idle_seconds: Counter::default(),
         };
         metrics.register_counts(registry);
         metrics.register_durations(registry);
@@ -177,6 +189,18 @@ impl Metrics {
         registry.register("phalanx_scheduler_released_pods", help, self.released_pods.clone());
         let help = "Units that waited for a change and were found to fit during an explanation; they are decided next";
         registry.register("phalanx_scheduler_missed_wakeups", help, self.missed_wakeups.clone());
+        self.register_reservations(registry);
+    }
+
+    fn register_reservations(&self, registry: &mut Registry) {
+        let help = "PodGroups, and pods without one, that room is reserved for";
+        registry.register("phalanx_scheduler_reservations", help, self.reservations.clone());
+        let help = "Share of the cluster that reservations keep idle, by the resource with the largest share";
+        registry.register("phalanx_scheduler_reserved_idle_share", help, self.reserved_idle_share.clone());
+        let help = "What reservations have kept idle: share of the cluster times seconds";
+        let seconds = Measure::Seconds;
+        let name = "phalanx_scheduler_reserved_idle";
+        registry.register_with_unit(name, help, seconds, self.reserved_idle_seconds.clone());
     }
 
     fn register_durations(&self, registry: &mut Registry) {
@@ -256,6 +280,12 @@ impl Metrics {
             set(&self.cache_size.get_or_create(&CacheTypeLabel { r#type }), count);
         }
         self.missed_wakeups.inc_by(core.take_missed_wakeups());
+        let (pods_count, groups_count) = core.reservations_counts();
+        for (r#type, count) in [("pod", pods_count), ("podgroup", groups_count)] {
+            set(&self.reservations.get_or_create(&UnitTypeLabel { r#type }), count);
+        }
+        self.reserved_idle_share.set(core.reserved_idle_share());
+        self.reserved_idle_seconds.inc_by(core.take_reserved_idle_seconds());
     }
 
     /// Records the number of pending and in-flight binds.

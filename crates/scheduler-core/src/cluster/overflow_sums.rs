@@ -57,6 +57,17 @@ impl OverflowSums {
         }
     }
 
+    /// Sets a sum in a column to zero. Returns the exact sum, for [`restore`](Self::restore).
+    pub(super) fn take(&mut self, entry: &mut i64, of: SumKey) -> i128 {
+        let sum = i128::from(std::mem::take(entry));
+        self.0.remove(&of).unwrap_or(sum)
+    }
+
+    /// Restores a sum in a column.
+    pub(super) fn restore(&mut self, entry: &mut i64, of: SumKey, sum: i128) {
+        *entry = self.store_overflow(of, sum);
+    }
+
     /// Adds to a sum that has no column.
     pub(super) fn add_without_column(&mut self, of: SumKey, amount: i64) {
         let sum = self.0.remove(&of).unwrap_or(0) + i128::from(amount);

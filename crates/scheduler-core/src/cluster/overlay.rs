@@ -54,6 +54,11 @@ impl<'a> PlacementOverlay<'a> {
         self.cluster
     }
 
+    /// The same, for reads that change a node and restore it.
+    pub(crate) fn cluster_mut(&mut self) -> &mut Cluster {
+        self.cluster
+    }
+
     /// Keeps the pods.
     pub(crate) fn commit(mut self) {
         self.is_committed = true;

@@ -63,6 +63,16 @@ impl PodCounters {
         }
     }
 
+    /// Sets the sums of a node to zero. Returns them, for [`restore`](Self::restore).
+    pub(super) fn take(&mut self, node: NodeIndex) -> Vec<i64> {
+        self.sums.iter_mut().map(|sums| std::mem::take(&mut sums[node.at()])).collect()
+    }
+
+    /// Restores the sums of a node.
+    pub(super) fn restore(&mut self, node: NodeIndex, taken: &[i64]) {
+        self.sums.iter_mut().zip(taken).for_each(|(sums, taken)| sums[node.at()] = *taken);
+    }
+
     pub(super) fn sum(&self, counter: CounterId, node: NodeIndex) -> i64 {
         self.sums[usize::from(counter.0)][node.at()]
     }

@@ -159,6 +159,30 @@ impl ResourceColumns {
     }
 }
 
+impl ResourceColumns {
+    /// Sets what is requested on a node to zero, of every resource with a column. Returns the exact sums, for
+    /// [`restore_requested`](Self::restore_requested).
+    pub(super) fn take_requested(&mut self, node: NodeIndex) -> Vec<(ResourceId, i128)> {
+        let mut taken = Vec::with_capacity(self.columns.len());
+        for resource in self.ids() {
+            if let Some(column) = &mut self.columns[resource.at()] {
+                let entry = &mut column.requested[node.at()];
+                taken.push((resource, self.requested_overflow.take(entry, (resource, node))));
+            }
+        }
+        taken
+    }
+
+    /// Restores what was requested on a node.
+    pub(super) fn restore_requested(&mut self, node: NodeIndex, taken: &[(ResourceId, i128)]) {
+        for (resource, sum) in taken {
+            if let Some(column) = &mut self.columns[resource.at()] {
+                self.requested_overflow.restore(&mut column.requested[node.at()], (*resource, node), *sum);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 impl ResourceColumns {
     /// The number of sums without a column, or too large for it.

@@ -68,7 +68,7 @@ impl Cluster {
         self.ports.iter().for_each(|ports| used.add_ports(ports));
         self.topologies.iter().flat_map(Topology::names).for_each(|name| used.add_name(name));
         self.resources.used().for_each(|resource| used.add_resource(resource));
-        self.reservation.add_used(&mut used);
+        self.ghosts.add_used(&mut used);
         self.names.table_mut().sweep(&used.names);
         self.resources.names_mut().sweep(&used.resources);
     }

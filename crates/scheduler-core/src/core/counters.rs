@@ -58,6 +58,22 @@ impl Core {
         self.classes.builds_count()
     }
 
+    /// For how many pods without a group, and for how many groups, room is reserved.
+    pub fn reservations_counts(&self) -> (usize, usize) {
+        let groups_count = self.reservations.keys().filter(|unit| matches!(unit, UnitId::Group(_))).count();
+        (self.reservations.len() - groups_count, groups_count)
+    }
+
+    /// The share of the cluster that reservations keep idle, from 0 to 1, as last computed.
+    pub fn reserved_idle_share(&self) -> f64 {
+        self.reservation_budget.idle_millionths() as f64 / 1e6
+    }
+
+    /// What reservations have kept idle since the last call: the share of the cluster × seconds.
+    pub fn take_reserved_idle_seconds(&mut self) -> f64 {
+        self.reservation_budget.take_spent_seconds()
+    }
+
     /// The number of nodes.
     pub fn nodes_count(&self) -> usize {
         self.cluster.present_count()

@@ -18,10 +18,12 @@ use crate::explain::fork::Fork;
 use crate::explain::refusal::Refusal;
 use crate::explain::remedies::RootOwner;
 use crate::explain::task::{
-    ExplainTask, PlacementSource, QueueTask, RecordedReport, ReportDemand, ReportTask, UnitSnapshot,
+    ExplainTask, PlacementSource, QueueTask, RecordedReport, ReportDemand, ReportTask, ReservationSnapshot,
+    UnitSnapshot,
 };
 use crate::queue::UnitId;
 use crate::queue::listing::UnitWait;
+use crate::reservation::ActiveReservation;
 
 /// How often reports are computed: a copy of the cluster's columns must not come with every pod.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -30,14 +32,17 @@ impl Core {
     /// A copy of what explanations read. The tasks of this moment can be executed on it, on any thread, while the core
     /// decides.
     pub fn fork(&self) -> Fork {
-        let reserved_for = self.active_reservation.as_ref();
+        let reservation = |(unit, active): (&UnitId, &ActiveReservation)| {
+            let report = self.reservation_report(*unit)?;
+            Some((*unit, ReservationSnapshot { ghosts: active.ghosts, report }))
+        };
         Fork {
             revision: self.revision,
             cluster: self.cluster.clone(),
             classes: self.classes.without_classes(),
             pods: self.pods.table().clone(),
             group_names: self.groups.names().clone(),
-            reserved_for: reserved_for.map(|active| (self.name_of(active.unit).key().clone(), active.until)),
+            reservations: self.reservations.iter().filter_map(reservation).collect(),
             max_search_steps: self.config.max_search_steps,
         }
     }
@@ -86,7 +91,8 @@ impl Core {
         });
         let unit = self.snapshot(id);
         let queued = self.queue.position(id).filter(|_| exclusion.is_none());
-        let queued = queued.map(|(listed, position)| listed.named(unit.name.clone(), position));
+        let queued =
+            queued.map(|(listed, position)| listed.named(unit.name.clone(), position, self.reservation_report(id)));
         let placement = self.placement_source(subject, id, placed);
         Some(ExplainTask { revision: self.revision, subject: subject.clone(), unit, queued, exclusion, placement })
     }
@@ -144,7 +150,7 @@ impl Core {
             name: self.name_of(id),
             obstacle,
             classes: self.shared_classes(class_ids),
-            respects_reservation: self.respects_reservation(id),
+            ghosts: self.ghosts_before(id),
             members_on,
             root_owner,
             unwoken: self.queue.wait_of(id).filter(|_| self.queue.is_waiting(id)),
@@ -202,6 +208,7 @@ impl Core {
             pods: assumed.into_iter().map(|(_, _, class, node, usage)| (class, node, usage)).collect(),
             classes,
             demand: self.report_demand(unit),
+            ghosts: self.ghosts_before(unit),
             pod,
             arrival,
             now,

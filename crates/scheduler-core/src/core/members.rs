@@ -93,6 +93,7 @@ impl Core {
         if group.spec.is_none() && group.members.is_empty() {
             self.queue.remove(UnitId::Group(id));
             self.forget_partial(id);
+            self.drop_reservation(UnitId::Group(id));
             self.remedy_schedule.forget(UnitId::Group(id));
             self.groups.remove(id);
         }

@@ -210,6 +210,7 @@ impl Core {
         let Some(id) = self.pods.find_named(&view.metadata.namespace, &view.metadata.name) else { return };
         self.restage(id, Stage::Excluded(ExclusionReason::Deleting));
         self.queue.remove(UnitId::Pod(id));
+        self.drop_reservation(UnitId::Pod(id));
         let pod = self.pods.get_mut(id);
         let (class, group) = (pod.class.take(), pod.group);
         if let Some(class) = class {

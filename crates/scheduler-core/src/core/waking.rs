@@ -18,57 +18,117 @@ use crate::queue::cluster_events::ClusterEvents;
 use crate::queue::counts::QueueEvent;
 
 /// The free capacity of a node before a change.
+#[derive(Default)]
 pub(super) struct CapacitySnapshot {
-    /// Slots for every waiting class, and how many of them are not reserved.
-    slots: SmallVec<[(ClassId, u32, u32); 8]>,
-    /// Free amount of each resource that waiting units of several classes use; empty if there are none.
+    /// Slots for every waiting class, as units at each place of the queue see them.
+    slots: SmallVec<[(ClassId, u32); 8]>,
+    /// How many classes there are at each place.
+    classes_count: usize,
+    /// Free amount of each resource that waiting units of several classes use, without ghosts. Ghosts do not come or
+    /// go by the change, so a resource grows for all units or for none.
     free: SmallVec<[(ResourceId, i64); 8]>,
+    /// As the last unit of the queue sees them.
     pod_slots: i64,
+}
+
+impl CapacitySnapshot {
+    /// Slots before the change, with the ghosts of the first `level` sets. Without a node nothing was there.
+    fn slots_at(&self, level: usize) -> &[(ClassId, u32)] {
+        let start = level * self.classes_count;
+        self.slots.get(start..start + self.classes_count).unwrap_or(&self.slots)
+    }
+}
+
+/// What a node has more than before.
+struct CapacityGrowth {
+    /// By class, in the order of the snapshot: the most that a unit can see.
+    slots: SmallVec<[u32; 8]>,
+    /// Classes of units of several classes that have slots there.
+    mixed: SmallVec<[ClassId; 8]>,
+    resources: SmallVec<[ResourceId; 8]>,
+    /// How many pod slots there were before, if there are more.
+    pod_slots_before: Option<i64>,
 }
 
 impl Core {
     /// The free capacity of a node for every waiting class that these events could help.
-    pub(super) fn capacity_snapshot(&self, node: Option<NodeIndex>, events: ClusterEvents) -> CapacitySnapshot {
-        let helped =
-            self.queue.waiting_classes().filter(|class| self.classes.events_to_register(*class).intersects(events));
-        let slots = helped.map(|class| {
-            let (slots, unreserved) = node.map_or((0, 0), |node| self.slots_with_and_beside_reservation(class, node));
-            (class, slots, unreserved)
-        });
-        let slots = slots.collect();
+    pub(super) fn capacity_snapshot(&mut self, node: Option<NodeIndex>, events: ClusterEvents) -> CapacitySnapshot {
+        let waiting = self.queue.waiting_classes();
+        let helped = waiting.filter(|class| self.classes.events_to_register(*class).intersects(events));
+        let helped: SmallVec<[ClassId; 8]> = helped.collect();
+        if helped.is_empty() {
+            return CapacitySnapshot::default();
+        }
         let mut free: SmallVec<[(ResourceId, i64); 8]> = SmallVec::new();
         for class in self.queue.waiting_mixed_classes().filter_map(|class| self.classes.get(class)) {
             for (resource, _) in &class.usage.requests {
                 if !free.iter().any(|(existing, _)| existing == resource) {
-                    free.push((*resource, node.map_or(0, |node| self.cluster.free(*resource, node))));
+                    free.push((*resource, 0));
                 }
             }
         }
-        CapacitySnapshot { slots, free, pod_slots: node.map_or(0, |node| self.cluster.free_pod_slots(node)) }
+        let (mut slots, mut pod_slots): (SmallVec<[(ClassId, u32); 8]>, i64) = (SmallVec::new(), 0);
+        match node {
+            Some(node) => self.cluster.at_each_ghost_level(node, |level, cluster| {
+                if level == 0 {
+                    free.iter_mut().for_each(|(resource, free)| *free = cluster.free(*resource, node));
+                }
+                slots.extend(helped.iter().map(|class| (*class, self.classes.slots(*class, node, cluster))));
+                pod_slots = cluster.free_pod_slots(node);
+            }),
+            None => slots.extend(helped.iter().map(|class| (*class, 0))),
+        }
+        CapacitySnapshot { slots, classes_count: helped.len(), free, pod_slots }
     }
 
     /// Wakes the units for which the node has more than before.
     pub(super) fn wake(&mut self, node: NodeIndex, before: &CapacitySnapshot, events: ClusterEvents) {
-        for (class, slots, unreserved) in &before.slots {
-            if self.classes.events_to_register(*class).intersects(events) {
-                let now = self.slots_with_and_beside_reservation(*class, node);
-                let growth = now.0.saturating_sub(*slots).max(now.1.saturating_sub(*unreserved));
-                if growth > 0 {
-                    let units = self.queue.slots_grew(*class, growth);
-                    self.wake_if_possible(units, Some(node), queue_event(events));
-                }
-            }
+        if before.classes_count == 0 {
+            return;
         }
-        let mixed: SmallVec<[ClassId; 8]> = self.queue.waiting_mixed_classes().collect();
-        for class in mixed {
-            if self.classes.events_to_register(class).intersects(events)
-                && self.slots(class, node) > 0
-                && let Some(pod_slots_before) = self.resource_growth(class, node, before)
-            {
-                let units = self.queue.mixed_waiting_for(class, pod_slots_before);
+        // Everything is read first: units that are woken are shown other ghosts.
+        let growth = self.growth_since(node, before, events);
+        for ((class, _), growth) in before.slots_at(0).iter().zip(&growth.slots).filter(|(_, growth)| **growth > 0) {
+            let units = self.queue.slots_grew(*class, *growth);
+            self.wake_if_possible(units, Some(node), queue_event(events));
+        }
+        for class in &growth.mixed {
+            if let Some(pod_slots_before) = self.resource_growth(*class, &growth) {
+                let units = self.queue.mixed_waiting_for(*class, pod_slots_before);
                 self.wake_if_possible(units, Some(node), queue_event(events));
             }
         }
+    }
+
+    fn growth_since(&mut self, node: NodeIndex, before: &CapacitySnapshot, events: ClusterEvents) -> CapacityGrowth {
+        let is_helped = |class: ClassId| self.classes.events_to_register(class).intersects(events);
+        let mixed: SmallVec<[ClassId; 8]> =
+            self.queue.waiting_mixed_classes().filter(|class| is_helped(*class)).collect();
+        let mut growth = CapacityGrowth {
+            slots: SmallVec::from_elem(0, before.classes_count),
+            mixed: SmallVec::new(),
+            resources: SmallVec::new(),
+            pod_slots_before: None,
+        };
+        self.cluster.at_each_ghost_level(node, |level, cluster| {
+            for ((class, slots), growth) in before.slots_at(level).iter().zip(&mut growth.slots) {
+                if is_helped(*class) {
+                    *growth = self.classes.slots(*class, node, cluster).saturating_sub(*slots).max(*growth);
+                }
+            }
+            for class in &mixed {
+                if !growth.mixed.contains(class) && self.classes.slots(*class, node, cluster) > 0 {
+                    growth.mixed.push(*class);
+                }
+            }
+            if level == 0 {
+                let grown = before.free.iter().filter(|(resource, free)| cluster.free(*resource, node) > *free);
+                growth.resources.extend(grown.map(|(resource, _)| *resource));
+            }
+            let has_more = cluster.free_pod_slots(node) > before.pod_slots;
+            growth.pod_slots_before = has_more.then_some(before.pod_slots);
+        });
+        growth
     }
 
     /// Wakes the units that the pods which a decision placed on these nodes may help. How many slots there were before
@@ -83,18 +143,31 @@ impl Core {
         }
     }
 
+    /// Ghosts on these nodes are gone, or there are fewer: wakes the units that may use the room.
+    pub(super) fn wake_where_ghosts_left(&mut self, nodes: &[NodeIndex]) {
+        let mut waiting: Vec<ClassId> = self.queue.waiting_classes().collect();
+        let mut with_room = Vec::new();
+        for node in nodes {
+            self.cluster.at_each_ghost_level(*node, |_, cluster| {
+                let has_room = |class: &mut ClassId| self.classes.slots(*class, *node, cluster) > 0;
+                with_room.extend(waiting.extract_if(.., has_room));
+            });
+        }
+        for class in with_room {
+            let units = self.queue.waiting_for(class);
+            self.wake_if_possible(units, None, QueueEvent::NodeUpdate);
+        }
+    }
+
     /// Whether a resource has grown that the class uses. If only pod slots have, returns how many there were.
-    fn resource_growth(&self, class: ClassId, node: NodeIndex, before: &CapacitySnapshot) -> Option<i64> {
+    fn resource_growth(&self, class: ClassId, growth: &CapacityGrowth) -> Option<i64> {
         let usage_class = self.classes.get(class)?;
-        let uses = |resource: ResourceId| usage_class.usage.requested(resource) > 0;
-        let has_more =
-            |(resource, free): &(ResourceId, i64)| uses(*resource) && self.cluster.free(*resource, node) > *free;
         // What other filters count is unknown.
         let counts_more = !self.classes.plugins(usage_class).counts_only_usage();
-        if counts_more || before.free.iter().any(has_more) {
+        if counts_more || growth.resources.iter().any(|resource| usage_class.usage.requested(*resource) > 0) {
             return Some(-1);
         }
-        (self.cluster.free_pod_slots(node) > before.pod_slots).then_some(before.pod_slots)
+        growth.pod_slots_before
     }
 
     /// Nodes changed domains: wakes the units that need one domain and that the sums accept now.
@@ -105,7 +178,11 @@ impl Core {
 
     /// Wakes those of the units that the sums accept in some domain. Where a search found no placement before, that
     /// must be a domain of the node, if one is given.
-    fn wake_if_possible(&mut self, units: Vec<UnitId>, node: Option<NodeIndex>, by: QueueEvent) {
+    fn wake_if_possible(&mut self, mut units: Vec<UnitId>, node: Option<NodeIndex>, by: QueueEvent) {
+        if self.cluster.has_ghosts() {
+            // Then fewer ghosts come and go from one unit to the next.
+            units.sort_by_key(|unit| self.queue.order_of(*unit));
+        }
         for unit in units {
             if self.queue.was_hopeless_in_other_shape(unit, self.cluster.shape()) {
                 self.queue.wake_to_be_refused_anew(unit, by);
@@ -115,7 +192,7 @@ impl Core {
                 self.queue.wake(unit, by);
                 continue;
             };
-            self.enforce_reservation_for(unit);
+            self.show_ghosts_to(unit);
             let mut domains = Domains::of(&demand, &self.cluster, &mut self.classes);
             let missing_slots = domains.missing_slots();
             if missing_slots > 0 {
@@ -131,23 +208,6 @@ impl Core {
                 self.queue.wake(unit, by);
             }
         }
-    }
-
-    /// Wakes the units that wait for a class, whatever changed.
-    pub(super) fn wake_class(&mut self, class: ClassId, by: QueueEvent) {
-        for unit in self.queue.waiting_for(class) {
-            self.queue.wake(unit, by);
-        }
-    }
-
-    pub(super) fn slots(&self, class: ClassId, node: NodeIndex) -> u32 {
-        self.classes.slots(class, node, &self.cluster)
-    }
-
-    /// Slots on a node for units that ignore the reservation there, and for those that must respect it.
-    fn slots_with_and_beside_reservation(&self, class: ClassId, node: NodeIndex) -> (u32, u32) {
-        let slots = self.slots(class, node);
-        (slots, self.classes.slots_beside_reservation(class, node, slots, &self.cluster))
     }
 }
 

@@ -402,11 +402,6 @@ impl Classes {
         self.plugins(class).slots(class, node, cluster, LoadAssumption::Now)
     }
 
-    /// How many of those slots are not reserved for another unit.
-    pub(crate) fn slots_beside_reservation(&self, id: ClassId, node: NodeIndex, slots: u32, cluster: &Cluster) -> u32 {
-        self.get(id).map_or(slots, |class| slots.min(cluster.slots_if_reservation_enforced(node, &class.usage)))
-    }
-
     /// The id of a class, used by one more pod from now on.
     pub(crate) fn acquire(&mut self, class: Class) -> ClassId {
         if let Some(id) = self.ids.get(&class) {

@@ -1,6 +1,7 @@
 //! Everything the core reports about a unit right now, and about the queue.
 
 use types::Timestamp;
+use types::clock::rfc3339;
 
 use crate::decision::Unit;
 use crate::demand::pods::ExclusionReason;
@@ -49,6 +50,35 @@ pub struct QueuedUnit {
     pub since: Option<Timestamp>,
     /// When it is tried again in any case; otherwise when a change could help.
     pub next_try: Option<Timestamp>,
+    /// The room that is reserved for it.
+    pub reservation: Option<ReservationReport>,
+}
+
+/// Room that is reserved for a unit: pods that end there leave it to the unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservationReport {
+    /// When it began.
+    pub since: Timestamp,
+    /// Its latest end.
+    pub until: Timestamp,
+    /// For how many pods of the unit.
+    pub pods_count: usize,
+    /// How many of them the free part has room for, when it was last computed.
+    pub free_pods_count: usize,
+    /// On how many nodes.
+    pub nodes_count: usize,
+}
+
+impl ReservationReport {
+    fn text(&self) -> String {
+        let ReservationReport { until, pods_count, free_pods_count, nodes_count, .. } = self;
+        let pods = if *pods_count == 1 { "1 pod".to_owned() } else { format!("{pods_count} pods") };
+        let nodes = if *nodes_count == 1 { "1 node".to_owned() } else { format!("{nodes_count} nodes") };
+        let until = rfc3339(*until);
+        format!(
+            "room for {pods} is reserved for it on {nodes}, {free_pods_count} of it free; until {until} at the latest"
+        )
+    }
 }
 
 /// The state of a unit in the queue.
@@ -107,6 +137,7 @@ impl UnitExplanation {
         let mut lines = Vec::new();
         if let Some(queued) = &self.queued {
             lines.push(format!("{} {}", self.unit, queued.text()));
+            lines.extend(queued.reservation.as_ref().map(ReservationReport::text));
         }
         if let Some(reason) = self.exclusion {
             lines.push(format!("{} is not placed: {}", self.unit, reason.text()));

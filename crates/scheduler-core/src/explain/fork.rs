@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use types::Timestamp;
-use types::views::ObjectKey;
 
+use crate::cluster::ghosts::{GhostSetId, GhostView};
 use crate::cluster::removal_overlay::PlacedUsages;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::cycle;
@@ -31,7 +31,7 @@ use crate::explain::remedy_search::{self, BlockerPlan, RemedyCandidates, RemedyR
 use crate::explain::report_cache::CachedReport;
 use crate::explain::task::{
     ExplainTask, PlacementSource, QueueTask, RecordedReport, RemedyResult, RemedyTask, ReportDemand, ReportTask,
-    UnitSnapshot,
+    ReservationSnapshot, UnitSnapshot,
 };
 use crate::placement::search::SearchBudget;
 use crate::queue::UnitId;
@@ -47,8 +47,8 @@ pub struct Fork {
     pub(crate) classes: Classes,
     pub(crate) pods: PodTable,
     pub(crate) group_names: GroupNames,
-    /// The group that capacity is reserved for, and until when.
-    pub(crate) reserved_for: Option<(ObjectKey, Timestamp)>,
+    /// What is reserved, by unit.
+    pub(crate) reservations: BTreeMap<UnitId, ReservationSnapshot>,
     pub(crate) max_search_steps: usize,
 }
 
@@ -87,6 +87,7 @@ impl Fork {
                 };
                 let pods = pods.iter().map(|(view, node, usage)| (of_class(self, view), *node, Arc::clone(usage)));
                 let pods: Vec<_> = pods.collect();
+                self.cluster.show_ghosts(GhostView::default());
                 self.report(&subject, pods, demand)
             }
         };
@@ -112,7 +113,8 @@ impl Fork {
     /// [`Core::cache_report`](crate::Core::cache_report).
     pub fn placement_report(&mut self, task: ReportTask) -> Option<RecordedReport> {
         self.assert_same_moment(task.revision);
-        let ReportTask { unit, pods, classes, demand, pod, arrival, now, .. } = task;
+        let ReportTask { unit, pods, classes, demand, ghosts, pod, arrival, now, .. } = task;
+        self.cluster.show_ghosts(ghosts);
         classes.into_iter().for_each(|(id, class)| self.classes.add_shared(id, class));
         let report = PlacementReport { recorded_at: Some(now), ..self.report(&unit, pods, demand)? };
         Some(RecordedReport { unit, cached: CachedReport { pod, arrival, report } })
@@ -126,7 +128,8 @@ impl Fork {
         let units_count = units.len();
         let named = |(at, listed): (usize, ListedUnit)| {
             let name = self.name_of(listed.unit);
-            listed.named(name, (at + 1, units_count))
+            let reserved = self.reservations.get(&listed.unit).map(|reserved| reserved.report.clone());
+            listed.named(name, (at + 1, units_count), reserved)
         };
         units.into_iter().enumerate().map(named).collect()
     }
@@ -141,7 +144,7 @@ impl Fork {
 
     /// Why the unit does not fit now, with remedies where there can be some; none if it does.
     fn refusal_with_remedies(&mut self, unit: &UnitSnapshot, demand: &Demand) -> Option<Refusal> {
-        self.cluster.enforce_reservation(unit.respects_reservation);
+        self.cluster.show_ghosts(unit.ghosts);
         let refusal = self.dry_run(demand)?;
         let remedies = match refusal.cause {
             RefusalCause::DoesNotFit | RefusalCause::NoDomain { .. } => {
@@ -176,13 +179,23 @@ impl Fork {
         candidates.into_report(wait)
     }
 
-    /// The end of the reservation as a remedy, if only the reservation is in the way of the unit.
+    /// The end of a reservation as a remedy, if only reservations are in the way of the unit.
     fn blocking_reservation(&mut self, demand: &Demand) -> Option<Remedy> {
-        let (group, until) = self.reserved_for.clone().filter(|_| self.cluster.enforces_reservation())?;
-        self.cluster.enforce_reservation(false);
-        let fits = self.dry_run(demand).is_none();
-        self.cluster.enforce_reservation(true);
-        fits.then_some(Remedy::ReservationEnds { group, until })
+        let in_the_way = self.reservations.iter().filter(|(_, reserved)| self.cluster.is_counted(reserved.ghosts));
+        let mut by_end: Vec<(Timestamp, UnitId, GhostSetId)> =
+            in_the_way.map(|(unit, reserved)| (reserved.report.until, *unit, reserved.ghosts)).collect();
+        by_end.sort_unstable();
+        // When one reservation has ended, those that end before it have, too.
+        let mut remedy = None;
+        for (until, unit, ghosts) in &by_end {
+            self.cluster.count_set(*ghosts, false);
+            if self.dry_run(demand).is_none() {
+                remedy = Some(Remedy::ReservationEnds { unit: self.name_of(*unit), until: *until });
+                break;
+            }
+        }
+        by_end.iter().for_each(|(.., ghosts)| self.cluster.count_set(*ghosts, true));
+        remedy
     }
 
     fn wait_for(&self, plan: &BlockerPlan) -> Remedy {
@@ -216,7 +229,6 @@ impl Fork {
         }
         let classes: Vec<PlacedClass> =
             by_class.into_iter().map(|(class, nodes)| PlacedClass { class, nodes }).collect();
-        self.cluster.enforce_reservation(false);
         let ReportDemand { topology, coming_count } = demand;
         let demand = (topology, coming_count);
         placement_report::build(unit, &classes, &usages, demand, &mut self.cluster, &mut self.classes)

@@ -4,13 +4,15 @@
 //! class that moment need not be simulated: a node with n slots is full after n pods, and the filters report what is
 //! missing then.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cluster::ghosts::GhostSetId;
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
 use crate::demand::classes::{Class, ClassId, Classes};
 use crate::demand::{Demand, DomainConstraint, UnitPolicy};
 use crate::explain::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause, RefusalReason};
-use crate::index::{ClassIndex, RefusingFilter};
+use crate::index::ClassIndex;
 use crate::placement::domains::{Domains, Region};
 use crate::placement::place::UnitPlacement;
 use crate::plugins::Plugins;
@@ -75,12 +77,13 @@ pub(crate) fn members_are_split(demand: &Demand, cluster: &Cluster) -> Option<Re
 }
 
 /// The refusal of a unit.
-pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, classes: &mut Classes) -> Refusal {
+pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
     let can_fit_later = Domains::fits_when_empty(demand, cluster, classes);
     let topology = demand.constraint.as_ref().map(|constraint| constraint.topology);
     let (class, index) = classes.with_current_index(shortage.class, cluster);
     let plugins = Arc::clone(index.plugins());
     let reasons = ClassReasons::of(topology, class, index, cluster);
+    let cluster = &*cluster;
     let nearest = match shortage.nearest {
         Some(Region::Domain(topology, domain)) => Some((topology, domain)),
         _ => None,
@@ -147,7 +150,7 @@ impl ClassReasons {
         topology: Option<TopologyId>,
         class: &Class,
         index: &'a mut ClassIndex,
-        cluster: &Cluster,
+        cluster: &mut Cluster,
     ) -> &'a mut ClassReasons {
         let at = index.cached_reasons.iter().position(|reasons| reasons.topology == topology).unwrap_or_else(|| {
             let reasons = ClassReasons::build(topology, class, index, cluster);
@@ -157,7 +160,9 @@ impl ClassReasons {
         &mut index.cached_reasons[at]
     }
 
-    fn build(topology: Option<TopologyId>, class: &Class, index: &ClassIndex, cluster: &Cluster) -> ClassReasons {
+    fn build(topology: Option<TopologyId>, class: &Class, index: &ClassIndex, cluster: &mut Cluster) -> ClassReasons {
+        let reserved = reserved_nodes(class, index, cluster);
+        let cluster = &*cluster;
         let domains = topology.map(|id| cluster.topology(id));
         let domains_count = domains.map_or(1, |domains| domains.domains().len());
         let mut reasons = ClassReasons {
@@ -166,8 +171,12 @@ impl ClassReasons {
             unlabelled_count: 0,
             report: None,
         };
+        let add = |reasons: &mut DomainReasons, node| match reserved.get(&node) {
+            Some(ghosts) => reasons.add_reserved_node(index.slots(node), *ghosts),
+            None => reasons.add_node(node, class, index, cluster),
+        };
         if let Some(named) = index.named_nodes() {
-            reasons.add_named(&named, class, index, cluster);
+            reasons.add_named(&named, index, cluster, add);
             return reasons;
         }
         for node in cluster.indices().filter(|node| cluster.node(*node).present) {
@@ -176,23 +185,29 @@ impl ClassReasons {
                 None => Some(0),
             };
             match domain {
-                Some(domain) => reasons.domains[domain].add_node(node, class, index, cluster),
+                Some(domain) => add(&mut reasons.domains[domain], node),
                 None => reasons.unlabelled_count += 1,
             }
         }
         reasons
     }
 
-    /// Adds all nodes for a class that names its nodes: those one by one, and all others by their number.
-    fn add_named(&mut self, named: &[NodeIndex], class: &Class, index: &ClassIndex, cluster: &Cluster) {
+    /// Adds all nodes for a class that names its nodes: those one by one with `add`, and all others by their number.
+    fn add_named(
+        &mut self,
+        named: &[NodeIndex],
+        index: &ClassIndex,
+        cluster: &Cluster,
+        add: impl Fn(&mut DomainReasons, NodeIndex),
+    ) {
         let Some(topology) = self.topology.map(|id| cluster.topology(id)) else {
             let present = named.iter().filter(|node| cluster.node(**node).present);
-            present.for_each(|node| self.domains[0].add_node(*node, class, index, cluster));
+            present.for_each(|node| add(&mut self.domains[0], *node));
             return self.domains[0].add_unnamed(cluster.present_count(), index);
         };
         for node in named {
             if let Some(domain) = topology.domain_of(*node) {
-                self.domains[domain.at()].add_node(*node, class, index, cluster);
+                add(&mut self.domains[domain.at()], *node);
             }
         }
         self.unlabelled_count = cluster.present_count();
@@ -245,6 +260,21 @@ impl ClassReasons {
     }
 }
 
+/// Nodes that would have more slots without ghosts, each with the first set of ghosts there.
+fn reserved_nodes(class: &Class, index: &ClassIndex, cluster: &mut Cluster) -> BTreeMap<NodeIndex, GhostSetId> {
+    let mut reserved = BTreeMap::new();
+    for (node, ghosts) in cluster.nodes_with_counted_ghosts() {
+        let mut most = 0;
+        cluster.at_each_ghost_level(node, |_, cluster| {
+            most = most.max(index.plugins().slots(class, node, cluster, LoadAssumption::Now));
+        });
+        if most > index.slots(node) {
+            reserved.insert(node, ghosts);
+        }
+    }
+    reserved
+}
+
 impl DomainReasons {
     /// Adds the nodes that the class does not name, of `nodes_count` in all.
     fn add_unnamed(&mut self, nodes_count: usize, index: &ClassIndex) {
@@ -254,16 +284,23 @@ impl DomainReasons {
         self.filled.add(ReasonSource::Filter(at), Reason::NODE_AFFINITY, others_count);
     }
 
-    fn add_node(&mut self, node: NodeIndex, class: &Class, index: &ClassIndex, cluster: &Cluster) {
-        let slots = index.slots(node);
+    fn add_reserved_node(&mut self, slots: u32, ghosts: GhostSetId) {
+        self.add_slots(slots);
+        if slots == 0 {
+            self.closed.add(ReasonSource::Reservation, Reason::reserved(ghosts), 1);
+        }
+        self.filled.add(ReasonSource::Reservation, Reason::reserved(ghosts), 1);
+    }
+
+    fn add_slots(&mut self, slots: u32) {
         self.nodes_count += 1;
         self.slots += u64::from(slots);
         self.open_count += usize::from(slots > 0);
-        if index.refuser(node) == RefusingFilter::RESERVATION {
-            self.closed.add(ReasonSource::Reservation, Reason::RESERVED, 1);
-            self.filled.add(ReasonSource::Reservation, Reason::RESERVED, 1);
-            return;
-        }
+    }
+
+    fn add_node(&mut self, node: NodeIndex, class: &Class, index: &ClassIndex, cluster: &Cluster) {
+        let slots = index.slots(node);
+        self.add_slots(slots);
         match index.refusing_filter(node) {
             Some((at, filter)) => filter.reasons(class, cluster.node_ref(node), 0, &mut |reason| {
                 self.closed.add(ReasonSource::Filter(at), reason, 1);
@@ -271,17 +308,12 @@ impl DomainReasons {
             }),
             // No filter refuses the node, so only counted filters can refuse it once its slots are used.
             None => {
-                let mut is_full = false;
                 for (at, filter) in index.plugins().counted_filters() {
                     if filter.slots(class, cluster.node_ref(node), LoadAssumption::Now) <= slots {
                         let source = ReasonSource::Filter(at);
                         let add = &mut |reason| self.filled.add(source, reason, 1);
                         filter.reasons(class, cluster.node_ref(node), slots, add);
-                        is_full = true;
                     }
-                }
-                if !is_full && cluster.enforces_reservation() {
-                    self.filled.add(ReasonSource::Reservation, Reason::RESERVED, 1);
                 }
             }
         }

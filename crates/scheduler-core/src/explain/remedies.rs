@@ -8,7 +8,7 @@ use types::clock::rfc3339;
 use types::requests;
 use types::views::ObjectKey;
 
-use crate::decision::ChosenDomain;
+use crate::decision::{ChosenDomain, Unit};
 
 /// How many remedies the text of a condition names.
 const MAX_REMEDIES_IN_CONDITION: usize = 2;
@@ -71,10 +71,10 @@ pub enum Remedy {
         /// The domain of that capacity.
         domain: Option<ChosenDomain>,
     },
-    /// Wait until the reservation for another group ends.
+    /// Wait until the reservation for another unit ends.
     ReservationEnds {
-        /// The group.
-        group: ObjectKey,
+        /// The unit that the room is reserved for.
+        unit: Unit,
         /// The latest end.
         until: Timestamp,
     },
@@ -163,8 +163,8 @@ impl Remedy {
                 let place = domain.as_ref().map(|domain| format!(" in {}", domain.text())).unwrap_or_default();
                 format!("wait for {}{place}", names(blockers))
             }
-            Remedy::ReservationEnds { group, until } => {
-                format!("wait until the reservation for {group} ends, {} at the latest", rfc3339(*until))
+            Remedy::ReservationEnds { unit, until } => {
+                format!("wait until the reservation for {} ends, {} at the latest", unit.key(), rfc3339(*until))
             }
             Remedy::AddNodes { count, like, domain } => {
                 let nodes = if *count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use types::Timestamp;
 use types::views::PodView;
 
+use crate::cluster::ghosts::{GhostSetId, GhostView};
 use crate::cluster::{NodeIndex, TopologyId};
 use crate::decision::Unit;
 use crate::demand::Demand;
 use crate::demand::classes::{Class, ClassId};
 use crate::demand::pods::{ExclusionReason, PodId};
 use crate::demand::requests::Usage;
-use crate::explain::explanation::QueuedUnit;
+use crate::explain::explanation::{QueuedUnit, ReservationReport};
 use crate::explain::placement_report::PlacementReport;
 use crate::explain::refusal::Refusal;
 use crate::explain::remedies::RootOwner;
@@ -52,6 +53,8 @@ pub struct ReportTask {
     pub(crate) pods: Vec<(ClassId, NodeIndex, Arc<Usage>)>,
     pub(crate) classes: Vec<(ClassId, Arc<Class>)>,
     pub(crate) demand: ReportDemand,
+    /// Which ghosts its decision saw.
+    pub(crate) ghosts: GhostView,
     /// One of the pods, to detect a later unit with the same name.
     pub(crate) pod: PodId,
     pub(crate) arrival: u64,
@@ -77,13 +80,20 @@ pub(crate) struct UnitSnapshot {
     pub(crate) obstacle: Option<Refusal>,
     /// The classes of its pending pods.
     pub(crate) classes: Vec<(ClassId, Arc<Class>)>,
-    /// Whether it must respect the reservation for another unit.
-    pub(crate) respects_reservation: bool,
+    /// Which ghosts a decision about it sees.
+    pub(crate) ghosts: GhostView,
     /// Nodes of the placed members.
     pub(crate) members_on: Vec<NodeIndex>,
     pub(crate) root_owner: RootOwner,
     /// Set if it waits for a change: a wake-up was missed if it fits.
     pub(crate) unwoken: Option<UnitWait>,
+}
+
+/// Room that was reserved for a unit at the moment of the fork.
+#[derive(Clone, Debug)]
+pub(crate) struct ReservationSnapshot {
+    pub(crate) ghosts: GhostSetId,
+    pub(crate) report: ReservationReport,
 }
 
 /// The placed pods that a placement report is about.

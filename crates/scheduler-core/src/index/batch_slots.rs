@@ -33,27 +33,6 @@ impl BatchSlots {
         }
     }
 
-    /// Subtracts reserved capacity. It comes last, because it does not depend on whether the node suits the class.
-    pub(super) fn apply_reservation(
-        &mut self,
-        class: &Class,
-        plugins: &Plugins,
-        cluster: &Cluster,
-        nodes: &[NodeIndex],
-    ) {
-        // How much is reserved of what a custom filter counts is unknown, so such a node cannot be shared.
-        let may_share = plugins.counts_only_usage();
-        for (at, node) in nodes.iter().enumerate() {
-            let (slots, unreserved) = (self.slots[at], cluster.slots_beside_reservation(*node, &class.usage));
-            if unreserved < NO_LIMIT && slots > 0 {
-                self.slots[at] = slots.min(unreserved);
-                if unreserved == 0 || !may_share {
-                    self.refuse(at, RefusingFilter::RESERVATION);
-                }
-            }
-        }
-    }
-
     /// Applies these filters, each given with its position in the profile.
     pub(super) fn apply_filters<'a>(
         &mut self,

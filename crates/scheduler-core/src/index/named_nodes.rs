@@ -94,9 +94,6 @@ impl NamedNodes {
             slots.refuse_absent(cluster, &batch);
             slots.apply_filters(plugins.static_filters(), class, cluster.node_refs(&batch), LoadAssumption::Now);
             slots.apply_filters(plugins.counted_filters(), class, cluster.node_refs(&batch), LoadAssumption::Now);
-            if cluster.enforces_reservation() {
-                slots.apply_reservation(class, plugins, cluster, &batch);
-            }
             let each = batch.iter().zip(slots.slots).zip(slots.refusers);
             self.nodes.extend(each.map(|((node, slots), refuser)| NamedNode {
                 node: *node,

@@ -17,7 +17,7 @@ use crate::placement::domains::Region;
 use crate::placement::packing::{PackingClass, PackingNode, PackingProblem};
 use crate::placement::place::UnitPlacement;
 use crate::plugins::Plugins;
-use crate::plugins::filters::{LoadAssumption, NO_LIMIT};
+use crate::plugins::filters::LoadAssumption;
 
 /// The least number of steps for one region, so that many regions do not leave too few for each.
 const MIN_REGION_STEPS: usize = 200;
@@ -305,12 +305,7 @@ impl Search<'_, '_> {
 
     fn slots(&self, class: usize, node: NodeIndex) -> u32 {
         let (plugins, cluster) = (&self.plugins[class], self.overlay.cluster());
-        let unreserved = cluster.slots_beside_reservation(node, &self.classes[class].usage);
-        // How much is reserved of what a custom filter counts is unknown, so such a node cannot be shared.
-        if unreserved == 0 || (unreserved < NO_LIMIT && !plugins.counts_only_usage()) {
-            return 0;
-        }
-        plugins.slots(&self.classes[class], node, cluster, LoadAssumption::Now).min(unreserved)
+        plugins.slots(&self.classes[class], node, cluster, LoadAssumption::Now)
     }
 
     fn placement(&self, path: &[SearchNode]) -> UnitPlacement {

@@ -24,6 +24,7 @@ pub(crate) use resources::NodeResourcesFit;
 use taints::Taints;
 pub(crate) use taints::tolerates;
 
+use crate::cluster::ghosts::{GhostPurpose, GhostSetId};
 use crate::cluster::{Cluster, NodeRef, NodeRefs, PodCounter, ResourceId};
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
@@ -171,7 +172,7 @@ pub struct Reason(ReasonKind);
 enum ReasonKind {
     Text(&'static str),
     Insufficient(ResourceId),
-    Reserved,
+    Reserved(GhostSetId),
 }
 
 /// Texts are those of kube-scheduler (facts: scheduler 7.3).
@@ -193,12 +194,14 @@ impl Reason {
     /// Members of the group are placed in another domain, and all must share one.
     pub(crate) const OTHER_DOMAIN: Reason =
         Reason::new("node(s) were in another topology domain than the placed pods of the group");
-    /// The node's capacity is reserved for a starved unit.
-    pub(crate) const RESERVED: Reason = Reason(ReasonKind::Reserved);
-
     /// A reason as text that follows a number of nodes: "3 node(s) were on fire".
     pub const fn new(text: &'static str) -> Reason {
         Reason(ReasonKind::Text(text))
+    }
+
+    /// The node would have room without the ghosts of this set.
+    pub(crate) fn reserved(ghosts: GhostSetId) -> Reason {
+        Reason(ReasonKind::Reserved(ghosts))
     }
 
     pub(crate) fn insufficient(resource: ResourceId) -> Reason {
@@ -209,7 +212,10 @@ impl Reason {
         match self.0 {
             ReasonKind::Text(text) => text.to_owned(),
             ReasonKind::Insufficient(resource) => format!("Insufficient {}", cluster.resource_name(resource)),
-            ReasonKind::Reserved => format!("node(s) were reserved for {}", cluster.reserved_for()),
+            ReasonKind::Reserved(ghosts) => match cluster.ghost_purpose(ghosts) {
+                Some(GhostPurpose::Reservation { reserved_for }) => format!("node(s) were reserved for {reserved_for}"),
+                Some(GhostPurpose::Nomination) | None => "node(s) had room only for nominated pods".to_owned(),
+            },
         }
     }
 
@@ -217,7 +223,7 @@ impl Reason {
     pub(crate) fn resource(self) -> Option<ResourceId> {
         match self.0 {
             ReasonKind::Insufficient(resource) => Some(resource),
-            ReasonKind::Text(_) | ReasonKind::Reserved => None,
+            ReasonKind::Text(_) | ReasonKind::Reserved(_) => None,
         }
     }
 }

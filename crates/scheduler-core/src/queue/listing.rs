@@ -4,7 +4,7 @@ use types::Timestamp;
 
 use super::{IncompleteReason, Queue, QueueEntry, QueueOrder, UnitId, UnitQueueState};
 use crate::decision::Unit;
-use crate::explain::explanation::{QueueStatus, QueuedUnit};
+use crate::explain::explanation::{QueueStatus, QueuedUnit, ReservationReport};
 
 /// A unit that has something to decide.
 #[derive(Debug)]
@@ -25,8 +25,14 @@ pub struct UnitWait {
 }
 
 impl ListedUnit {
-    /// The entry with the unit's name. `position` is that in queue order, from 1, and the number of units.
-    pub(crate) fn named(self, unit: Unit, (position, units_count): (usize, usize)) -> QueuedUnit {
+    /// The entry with the unit's name and what is reserved for it. `position` is that in queue order, from 1, and the
+    /// number of units.
+    pub(crate) fn named(
+        self,
+        unit: Unit,
+        (position, units_count): (usize, usize),
+        reservation: Option<ReservationReport>,
+    ) -> QueuedUnit {
         QueuedUnit {
             unit,
             state: self.state,
@@ -37,6 +43,7 @@ impl ListedUnit {
             tries_count: self.tries_count,
             since: self.order.created.time(),
             next_try: self.next_try,
+            reservation,
         }
     }
 }

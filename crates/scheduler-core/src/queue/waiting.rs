@@ -136,15 +136,26 @@ impl WaitingUnits {
         self.pass_on(unit)
     }
 
-    /// Removes a unit.
-    pub(super) fn remove(&mut self, (unit, order): (UnitId, QueueOrder), entry: &UnschedulableEntry) {
-        let Some(id) = entry.equal else { return self.unlist(Waiter::Unit(unit), &entry.certificate) };
+    /// Removes a unit. Returns the one that is first of its equals instead, if it was.
+    pub(super) fn remove(&mut self, (unit, order): (UnitId, QueueOrder), entry: &UnschedulableEntry) -> Option<UnitId> {
+        let Some(id) = entry.equal else {
+            self.unlist(Waiter::Unit(unit), &entry.certificate);
+            return None;
+        };
         let equal = self.equal.get_mut(&id).expect("an id exists while it is used");
         equal.waiting.remove(&(order, unit));
         if equal.waiting.is_empty() {
             self.unlist(Waiter::Equal(id), &entry.certificate);
             self.drop_unused(id);
+            return None;
         }
+        equal.waiting.first().filter(|first| **first > (order, unit)).map(|(_, first)| *first)
+    }
+
+    /// Whether no unit with the same demand waits before this one.
+    pub(super) fn is_first(&self, unit: UnitId, entry: &UnschedulableEntry) -> bool {
+        let equal = entry.equal.and_then(|id| self.equal.get(&id));
+        equal.and_then(|equal| equal.waiting.first()).is_none_or(|(_, first)| *first == unit)
     }
 
     /// The queue order of a unit is another one.

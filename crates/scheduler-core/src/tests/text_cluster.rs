@@ -4,7 +4,7 @@
 //! PREFIX COUNT …`, `pod NAME …`, `delete NAME`, `start NAME at=10`, `finish NAME at=20`, `fail NAME`, `drop NODE`. A
 //! pod with `node=` is bound, one with `group=` is a member, `created=10` is the second of its creation.
 //! `owner=Job:a` is the controller of a pod or group, `index=3` the completion index of a pod, `label=app:cache` a label.
-//! `names=a,b` are the nodes it names in its affinity.
+//! `names=a,b` are the nodes it names in its affinity, `nominated=NODE` is its nominated node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct TextCluster {
     pub(super) core: Core,
     pub(super) now: Timestamp,
     pub(super) pods: BTreeMap<String, Arc<PodView>>,
-    nodes: BTreeMap<String, Arc<NodeView>>,
+    pub(super) nodes: BTreeMap<String, Arc<NodeView>>,
     groups: BTreeMap<String, Arc<PodGroupView>>,
     composites: BTreeMap<String, Arc<CompositePodGroupView>>,
     created_count: usize,
@@ -227,7 +227,8 @@ impl TextCluster {
         if let Some(second) = options.get("created") {
             metadata["creationTimestamp"] = json!(format!("2026-01-01T00:00:{second}Z"));
         }
-        self.observe_pod(name, &json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
+        let status = json!({"phase": "Pending", "nominatedNodeName": options.get("nominated")});
+        self.observe_pod(name, &json!({"metadata": metadata, "spec": spec, "status": status}));
     }
 
     pub(super) fn set_node(&mut self, name: &str, options: &BTreeMap<&str, &str>, cordoned: bool) {

@@ -7,14 +7,14 @@ use api::{Revision, Timestamp};
 use scheduler_core::placement_report::DomainFit;
 use scheduler_core::{
     Blocker, ChosenDomain, DomainChoice, ExclusionReason, NearestDomain, NodeChoice, PlacementReport, QueueStatus,
-    QueuedUnit, Refusal, RefusalCause, Remedy, RemedyStatus, RootOwner, Unit, UnitExplanation,
+    QueuedUnit, Refusal, RefusalCause, Remedy, RemedyStatus, ReservationReport, RootOwner, Unit, UnitExplanation,
 };
 
 use super::types::{
     API_VERSION, AlternativeDomain, BlockerReport, DomainComparison, DomainSlots, ExclusionCode, ExplainResponse,
     ExplainTarget, NearestDomainReport, NodeScore, ObjectIdentity, PlacementDetails, QueueItem, QueuePosition,
     QueueResponse, QueueState, RefusalCode, RefusalReport, RemedyAction, RemedyItem, ShortfallReport, SlotCounts,
-    TopologyDomain, UnitKind, UnitReference, UnitReport, UnitState,
+    TopologyDomain, UnitKind, UnitReference, UnitReport, UnitReservation, UnitState,
 };
 
 /// The response of `/queue`. `refusals` has the refused units.
@@ -99,6 +99,18 @@ fn queue_position(queued: &QueuedUnit) -> QueuePosition {
         attempts: queued.tries_count,
         since: queued.since.map(whole_seconds),
         next_attempt: queued.next_try.map(whole_seconds),
+        reservation: queued.reservation.as_ref().map(unit_reservation),
+    }
+}
+
+fn unit_reservation(report: &ReservationReport) -> UnitReservation {
+    let ReservationReport { since, until, pods_count, free_pods_count, nodes_count } = *report;
+    UnitReservation {
+        since: whole_seconds(since),
+        until: whole_seconds(until),
+        pods: pods_count,
+        free_pods: free_pods_count,
+        nodes: nodes_count,
     }
 }
 
@@ -194,11 +206,14 @@ fn remedy_action(remedy: &Remedy) -> RemedyAction {
             blockers: blockers.iter().map(blocker_report).collect(),
             domain: domain.as_ref().map(topology_domain),
         },
-        Remedy::ReservationEnds { group, until } => RemedyAction::ReservationEnds {
-            namespace: group.namespace.clone(),
-            pod_group: group.name.clone(),
-            until: whole_seconds(*until),
-        },
+        Remedy::ReservationEnds { unit, until } => {
+            let ObjectKey { namespace, name } = unit.key().clone();
+            let (pod_group, pod) = match unit {
+                Unit::Group(_) => (Some(name), None),
+                Unit::Pod(_) => (None, Some(name)),
+            };
+            RemedyAction::ReservationEnds { namespace, pod_group, pod, until: whole_seconds(*until) }
+        }
         Remedy::AddNodes { count, like, domain } => {
             RemedyAction::AddNodes { count: *count, like: like.clone(), domain: domain.as_ref().map(topology_domain) }
         }

@@ -37,8 +37,17 @@ fn unit() -> UnitReference {
 }
 
 fn position() -> QueuePosition {
-    let (since, next_attempt) = (time(), None);
-    QueuePosition { state: QueueState::Waiting, position: 1, priority: -7, pods: 32, attempts: 2, since, next_attempt }
+    let (since, until) = (time().unwrap(), time().unwrap());
+    QueuePosition {
+        state: QueueState::Waiting,
+        position: 1,
+        priority: -7,
+        pods: 32,
+        attempts: 2,
+        since: Some(since),
+        next_attempt: None,
+        reservation: Some(UnitReservation { since, until, pods: 32, free_pods: 3, nodes: 4 }),
+    }
 }
 
 fn queue() -> QueueResponse {
@@ -58,13 +67,13 @@ fn actions() -> Vec<RemedyAction> {
     let shortfall =
         ShortfallReport { resource: "cpu".to_owned(), requested: "64".to_owned(), largest: "32".to_owned() };
     let blocker = BlockerReport { object: recreate(), pods: 8, pod_group: Some("g2".to_owned()) };
-    let (namespace, pod_group, until) = ("ns".to_owned(), "g3".to_owned(), time().unwrap());
+    let (namespace, pod_group, pod, until) = ("ns".to_owned(), Some("g3".to_owned()), None, time().unwrap());
     vec![
         RemedyAction::LowerMinCount { min_count: 8, is_largest: true },
         RemedyAction::ChangeTopologyKey { from: from.clone(), to, value, recreate: recreate() },
         RemedyAction::RemoveTopologyKey { from, recreate: recreate() },
         RemedyAction::WaitFor { blockers: vec![blocker], domain: domain() },
-        RemedyAction::ReservationEnds { namespace, pod_group, until },
+        RemedyAction::ReservationEnds { namespace, pod_group, pod, until },
         RemedyAction::AddNodes { count: 3, like: "node-0".to_owned(), domain: None },
         RemedyAction::LargerNodes { shortfalls: vec![shortfall] },
     ]
@@ -210,6 +219,9 @@ fn the_wire_form_has_camel_case_fields_and_codes() {
         "unit": {"kind": "PodGroup", "namespace": "ns", "name": "g"}, "state": "Waiting", "position": 1, "priority": -7,
         "pods": 32, "attempts": 2, "since": "2026-11-16T10:49:48Z", "nextAttempt": null, "refusalCode": "DoesNotFit",
         "message": "gang of 32 does not fit",
+        "reservation": {
+            "since": "2026-11-16T10:49:48Z", "until": "2026-11-16T10:49:48Z", "pods": 32, "freePods": 3, "nodes": 4,
+        },
     });
     assert_eq!(queue["units"][0], want);
     let explanation = serde_json::to_value(explanation()).unwrap();

@@ -67,6 +67,25 @@ pub struct QueuePosition {
     pub since: Option<Timestamp>,
     /// When the unit is decided again in any case. Without it, a change of the cluster is needed.
     pub next_attempt: Option<Timestamp>,
+    /// The room that is reserved for the unit.
+    #[serde(default)]
+    pub reservation: Option<UnitReservation>,
+}
+
+/// Room that is reserved for a unit: pods that end there leave it to the unit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnitReservation {
+    /// When it began.
+    pub since: Timestamp,
+    /// Its latest end.
+    pub until: Timestamp,
+    /// For how many pods of the unit.
+    pub pods: usize,
+    /// How many of them the free part has room for.
+    pub free_pods: usize,
+    /// On how many nodes.
+    pub nodes: usize,
 }
 
 /// What a unit in the queue waits for.
@@ -385,10 +404,13 @@ pub enum RemedyAction {
     },
     /// Wait until a reservation ends.
     ReservationEnds {
-        /// Namespace of the group with the reservation.
+        /// Namespace of the unit with the reservation.
         namespace: String,
-        /// Name of that PodGroup.
-        pod_group: String,
+        /// The PodGroup with the reservation; none for a pod.
+        pod_group: Option<String>,
+        /// The pod with the reservation, if it is one without a group.
+        #[serde(default)]
+        pod: Option<String>,
         /// The latest end of the reservation.
         until: Timestamp,
     },

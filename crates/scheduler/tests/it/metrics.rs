@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use phalanx_scheduler::{Config, Metrics};
+use phalanx_scheduler::{Config, Metrics, Query};
 use prometheus_client::registry::Registry;
 
 use crate::small_server::{SmallServer, settle, start_with_metrics};
@@ -51,6 +51,33 @@ async fn attempts_are_counted_by_result_and_profile() {
     assert_eq!(value(&metrics, "scheduler_pod_scheduling_attempts_count"), 4.0);
     assert!(value(&metrics, "phalanx_scheduler_failed_binds_total") >= 1.0);
     assert_eq!(value(&metrics, "phalanx_scheduler_missed_wakeups_total"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_is_visible_in_the_queue_and_counted_with_what_it_keeps_idle() {
+    let mut registry = Registry::default();
+    let server = SmallServer::new();
+    server.node("n", 3);
+    server.pod("x", None, Some("n"));
+    server.gang("g", 3);
+    server.pods(&["a", "b", "c"], Some("g"), None);
+    let (pods, pod_groups) = (server.pods.clone(), server.pod_groups.clone());
+    let handle = start_with_metrics(&server, Config::default(), Metrics::register(&mut registry));
+    settle(70).await;
+    let queue = Query { handle, pods, pod_groups }.respond("/queue", "").await.unwrap();
+    let queue: serde_json::Value = serde_json::from_str(&queue.body).unwrap();
+    let reservation = &queue["units"][0]["reservation"];
+    assert_eq!(
+        (&reservation["pods"], &reservation["freePods"], &reservation["nodes"]),
+        (&3.into(), &2.into(), &1.into())
+    );
+    let metrics = metric_values(&registry);
+    assert_eq!(value(&metrics, "phalanx_scheduler_reservations{type=\"podgroup\"}"), 1.0);
+    assert_eq!(value(&metrics, "phalanx_scheduler_reservations{type=\"pod\"}"), 0.0);
+    assert!(value(&metrics, "phalanx_scheduler_reserved_idle_share") > 0.6);
+    settle(600).await;
+    let seconds = value(&metric_values(&registry), "phalanx_scheduler_reserved_idle_seconds_total");
+    assert!((30.0..300.0).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test(start_paused = true)]
