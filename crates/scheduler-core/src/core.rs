@@ -9,6 +9,7 @@ mod members; // which pods are members of their group, and what a change of them
 mod sweep; // frees names and topologies that nothing uses
 mod waking; // which units a change of a node wakes
 mod reservation; // room reserved for starved units
+mod nominations; // room of pods that other schedulers have nominated
 mod half_placed_gangs; // releases the pods of half-placed gangs
 mod overcommitted_nodes; // releases pods bound beyond their node's capacity
 mod remedies; // for which groups remedies are searched
@@ -21,6 +22,7 @@ use std::time::Duration;
 use types::Timestamp;
 
 use self::members::MembershipChange;
+use self::nominations::Nomination;
 use crate::cluster::Cluster;
 use crate::cycle::{self, PlacementResult};
 use crate::decision::{BindOutcome, Config, Decision, DecisionAction, NewRun, Placement, Unit};
@@ -75,6 +77,8 @@ pub struct Core {
     reservation_budget: ReservationBudget,
     /// Before this time nothing is planned: too many plans were made.
     plans_open_at: Timestamp,
+    /// Pods that other schedulers have nominated to a node.
+    nominations: BTreeMap<PodId, Nomination>,
     remedy_schedule: RemedySchedule,
     report_cache: ReportCache,
     /// The number of calls that may have changed something.
@@ -118,6 +122,7 @@ impl Core {
             dropped_reservations: Vec::new(),
             reservation_budget: ReservationBudget::of(config.reservation_share),
             plans_open_at: Timestamp::MIN,
+            nominations: BTreeMap::new(),
             remedy_schedule: RemedySchedule::default(),
             report_cache: ReportCache::default(),
             revision: 0,

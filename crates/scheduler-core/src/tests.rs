@@ -9,6 +9,7 @@ mod mixed; // groups with pods of several classes
 mod solver; // placements of mixed groups compared with an exact solver
 mod fairness; // queue order, and what it costs
 mod certificates; // which changes wake a waiting unit
+mod nominations; // pods that other schedulers have nominated to a node
 mod reservations; // what is reserved, for whom and for how long
 mod release; // half-bound gangs
 mod runs; // groups that are used again

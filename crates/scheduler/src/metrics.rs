@@ -44,6 +44,7 @@ pub struct Metrics {
     released_pods: Family<ReleaseReasonLabel, Counter>,
     missed_wakeups: Counter,
     reservations: Family<UnitTypeLabel, Gauge>,
+    nominations: Gauge,
     reserved_idle_share: Gauge<f64, AtomicU64>,
     reserved_idle_seconds: Counter<f64, AtomicU64>,
 }
@@ -156,6 +157,7 @@ impl Metrics {
             released_pods: Family::default(),
             missed_wakeups: Counter::default(),
             reservations: Family::default(),
+            nominations: Gauge::default(),
             reserved_idle_share: Gauge::default(),
             reserved_idle_seconds: Counter::default(),
         };
@@ -195,6 +197,8 @@ impl Metrics {
     fn register_reservations(&self, registry: &mut Registry) {
         let help = "PodGroups, and pods without one, that room is reserved for";
         registry.register("phalanx_scheduler_reservations", help, self.reservations.clone());
+        let help = "Pods of other schedulers that room is kept for because they are nominated to a node";
+        registry.register("phalanx_scheduler_nominated_pods", help, self.nominations.clone());
         let help = "Share of the cluster that reservations keep idle, by the resource with the largest share";
         registry.register("phalanx_scheduler_reserved_idle_share", help, self.reserved_idle_share.clone());
         let help = "What reservations have kept idle: share of the cluster times seconds";
@@ -284,6 +288,7 @@ impl Metrics {
         for (r#type, count) in [("pod", pods_count), ("podgroup", groups_count)] {
             set(&self.reservations.get_or_create(&UnitTypeLabel { r#type }), count);
         }
+        set(&self.nominations, core.nominations_count());
         self.reserved_idle_share.set(core.reserved_idle_share());
         self.reserved_idle_seconds.inc_by(core.take_reserved_idle_seconds());
     }

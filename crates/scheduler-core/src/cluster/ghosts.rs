@@ -128,6 +128,17 @@ impl Cluster {
         !self.ghosts.sets.is_empty()
     }
 
+    /// The index of a node for ghosts, also if neither the node nor a pod on it was observed.
+    pub(crate) fn index_for_ghosts(&mut self, name: &str) -> NodeIndex {
+        let width = self.width();
+        let index = self.index_of(name);
+        if self.width() > width {
+            // Class indexes get a row for it although nothing is counted there yet.
+            self.log.push(index, NodeChangeKind::Shape);
+        }
+        index
+    }
+
     /// Makes the ghosts of a view count, and no others.
     pub(crate) fn show_ghosts(&mut self, view: GhostView) {
         let before = std::mem::replace(&mut self.ghosts.view, view);

@@ -74,6 +74,11 @@ impl Core {
         self.reservation_budget.take_spent_seconds()
     }
 
+    /// How many pods of other schedulers have room because they are nominated to a node.
+    pub fn nominations_count(&self) -> usize {
+        self.nominations.len()
+    }
+
     /// The number of nodes.
     pub fn nodes_count(&self) -> usize {
         self.cluster.present_count()

@@ -68,6 +68,7 @@ impl Core {
             }
             ObservedStage::Pending | ObservedStage::Excluded(_) => self.update_unbound(id, view, observed),
         }
+        self.update_nomination(id, view);
     }
 
     fn add_pod(&mut self, view: &Arc<PodView>) -> PodId {
@@ -211,6 +212,7 @@ impl Core {
         self.restage(id, Stage::Excluded(ExclusionReason::Deleting));
         self.queue.remove(UnitId::Pod(id));
         self.drop_reservation(UnitId::Pod(id));
+        self.remove_nomination(id);
         let pod = self.pods.get_mut(id);
         let (class, group) = (pod.class.take(), pod.group);
         if let Some(class) = class {

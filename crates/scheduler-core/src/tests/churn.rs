@@ -105,6 +105,30 @@ fn names_that_only_pending_pods_had_are_freed() {
 }
 
 #[test]
+fn names_and_resources_of_ghosts_are_kept() {
+    let mut world = TextCluster::of("node c cpu=8");
+    let pending = |name: &str, uid: usize, resource: &str| {
+        let mut pod = PodView::default();
+        (pod.metadata.name, pod.metadata.uid) = (name.to_owned(), format!("{name}-{uid}"));
+        pod.spec.scheduler_name = "default-scheduler".into();
+        pod.spec.containers = vec![container(resource, 0)];
+        pod
+    };
+    let mut nominated = pending("nominated", 0, "vendor.com/kept");
+    nominated.spec.scheduler_name = "other".into();
+    nominated.status.nominated_node_name = Some("b".into());
+    let mut observe = |pod| world.core.observe(ClusterChange::Pod { old: None, new: Some(Arc::new(pod)) });
+    observe(nominated);
+    (0..NAMES).for_each(|number| observe(pending("q", number, &format!("vendor.com/device-{number}"))));
+    observe(pending("q", NAMES, "vendor.com/kept"));
+    let mut view = node("b", ("rack", "r"));
+    view.status.allocatable.insert("vendor.com/kept".to_owned(), Quantity::whole(1));
+    observe_node(&mut world, view);
+    assert!(world.decide().contains("1 node(s) had room only for nominated pods"));
+    world.core.assert_consistent();
+}
+
+#[test]
 fn resources_that_no_node_and_no_pod_has_are_freed() {
     let mut world = TextCluster::of("node b cpu=8 gpu=4; pod p gpu=3; pod q gpu=2");
     assert_snapshot!(world.decide_and_bind(), @"

@@ -43,6 +43,28 @@ fn an_explanation_is_that_of_the_moment_of_its_fork() {
 }
 
 #[test]
+fn explanations_on_one_fork_see_the_ghosts_that_decisions_about_their_units_see() {
+    let mut world = TextCluster::of(
+        "node a gpu=4; pod run gpu=1 node=a; pod foreign gpu=1 scheduler=other priority=5 nominated=a;
+        group high gang minCount=4 pods=4 gpu=1 groupPriority=6; group low gang minCount=3 pods=3 gpu=1",
+    );
+    let fits = [("high", 3), ("low", 2)];
+    assert_snapshot!(world.decide(), @"
+    high: wait (gang of 4 does not fit: 3 of 4 pods fit (1 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes))
+    low: wait (gang of 3 does not fit: 2 of 3 pods fit (1 more needed; 1 of 1 nodes had room only for nominated pods))
+    ");
+    for order in [[0, 1], [1, 0]] {
+        let tasks = order.map(|at| (fits[at], world.core.explain_task(&group(fits[at].0), &[]).unwrap()));
+        let mut fork = world.core.fork();
+        for ((name, fits_count), task) in tasks {
+            let (explanation, missed_wakeup) = fork.explain(task);
+            assert_eq!((explanation.refusal.unwrap().fits_count, missed_wakeup), (fits_count, None), "{name}");
+        }
+    }
+    world.core.assert_consistent();
+}
+
+#[test]
 fn remedies_of_a_wait_that_has_ended_are_not_reported() {
     let mut world = TextCluster::of("node a gpu=2; group g gang minCount=4 pods=4 gpu=1");
     world.decide();

@@ -158,3 +158,32 @@ fn a_filter_counts_only_the_pods_that_it_selects() {
     // The sums are compared with those of all pods.
     world.core.assert_consistent();
 }
+
+#[test]
+fn a_counter_counts_the_pods_that_other_schedulers_nominate() {
+    let mut world = world("node a gpu=4; node b gpu=4; pod x label=app:x-near-leader gpu=1");
+    assert!(world.decide().starts_with("x: wait"));
+    world.apply("pod leader label=app:leader gpu=1 scheduler=other nominated=b");
+    assert_snapshot!(world.decide_and_bind(), @"x: bind x to b");
+    world.apply("delete leader; pod y label=app:y-near-leader gpu=1");
+    assert!(world.decide().starts_with("y: wait"));
+    world.core.assert_consistent();
+}
+
+// A decision wakes the pod near the leader, which sees no ghosts.
+#[test]
+fn the_rest_of_a_group_is_refused_beside_the_ghosts_that_the_group_sees() {
+    let mut world = world(
+        "node a gpu=2 cpu=8 disk=ssd; node b gpu=2 cpu=8 disk=ssd; node c gpu=1 cpu=8; pods run 2 gpu=1 node=b;
+        group g gang minCount=4 pods=4 gpu=1 selects=disk:ssd; pod x label=app:x-near-leader cpu=1 priority=20",
+    );
+    world.decide();
+    world.now += std::time::Duration::from_secs(61);
+    world.apply("group u basic pods=2 gpu=1 label=app:leader");
+    let mut unplaced = None;
+    while let Some(decision) = world.core.next(world.now) {
+        unplaced = unplaced.or(decision.unplaced);
+    }
+    let message = unplaced.unwrap().plain_message();
+    assert!(message.contains("reserved for ns/g"), "{message}");
+}

@@ -111,6 +111,7 @@ impl PodView {
             restart_policy,
             ..PodSpecView::default()
         };
+        self.status.nominated_node_name = None;
         if self.status.phase == PodPhase::Succeeded {
             // The time of this condition is the end of a pod whose containers have no end time.
             self.status.conditions.retain(|condition| condition.kind == "Ready");
@@ -390,6 +391,8 @@ pub struct PodStatusView {
     pub init_container_statuses: Vec<ContainerStatusView>,
     /// When the kubelet accepted the pod.
     pub start_time: Option<Timestamp>,
+    /// The node where a scheduler makes room for the pod, or will bind it to.
+    pub nominated_node_name: Option<Box<str>>,
     /// Whether a kubelet evicted the pod to protect its node; `reason: Evicted` on the wire.
     #[serde(rename = "reason", deserialize_with = "is_evicted")]
     pub evicted: bool,
