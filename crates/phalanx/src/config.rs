@@ -225,6 +225,7 @@ impl SchedulerSettings {
             refusal_pause,
             reserve_after,
             max_reservation,
+            reservation_share,
             release_after,
             overcommit_after,
             priority_mismatch,
@@ -236,6 +237,7 @@ impl SchedulerSettings {
         config.refusal_pause = *refusal_pause;
         config.core.reserve_after = *reserve_after;
         config.core.max_reservation = *max_reservation;
+        config.core.reservation_share = *reservation_share;
         config.core.release_after = *release_after;
         config.core.overcommit_after = *overcommit_after;
         config.core.priority_mismatch = *priority_mismatch;

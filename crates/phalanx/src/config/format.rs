@@ -237,6 +237,26 @@ impl Format for Number {
     }
 }
 
+/// A share of a whole.
+pub struct Share;
+
+impl Format for Share {
+    type Value = f64;
+
+    fn parse(&self, path: &str, value: &Value) -> Result<f64, FieldErrors> {
+        let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
+        share.map_or_else(|| error(path, format!("must be {}", self.values())), Ok)
+    }
+
+    fn yaml(&self, value: &f64) -> Option<String> {
+        Some(value.to_string())
+    }
+
+    fn values(&self) -> String {
+        "a share from 0 to 1".to_owned()
+    }
+}
+
 /// A number that can be absent. The file shows the default.
 pub struct NumberOr {
     /// The limits.

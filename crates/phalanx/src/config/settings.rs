@@ -319,22 +319,29 @@ section! {
             format: AtLeast(TENTH_OF_A_SECOND),
             default: scheduler::Config::default().refusal_pause,
         }
-        /// How long a group that does not fit may be overtaken by later units before nodes are reserved for it.
-        /// Capacity that becomes free on reserved nodes stays free for the group. never: no reservations.
+        /// How long a group or pod that does not fit may be overtaken by later units before room is reserved for it.
+        /// Capacity that becomes free there stays free for it. never: no reservations.
         reserve_after: Option<Duration> {
             name: "reserveAfter",
             formerly: "holdAfter",
             format: AtLeastOrNever(SECOND),
             default: scheduler_core::Config::default().reserve_after,
         }
-        /// Longest reservation for one group.
-        /// A reservation ends after a minute in which no capacity becomes free. There is a pause after each one, and in
-        /// the long run reservations keep at most a tenth of the cluster idle.
+        /// Longest reservation for one group or pod.
+        /// A reservation ends after a minute in which no capacity becomes free. There is a pause after each one.
         max_reservation: Duration {
             name: "maxReservation",
             formerly: "holdFor",
             format: AtLeast(SECOND),
             default: scheduler_core::Config::default().max_reservation,
+        }
+        /// Share of the cluster that reservations may keep idle in the long run.
+        /// The share of an hour is available at the start, and at most that of four hours is saved. A reservation may
+        /// exceed what is left; the next one begins when that is earned again. 0: no reservations.
+        reservation_share: f64 {
+            name: "reservationShare",
+            format: Share,
+            default: scheduler_core::Config::default().reservation_share,
         }
         /// How long a gang may have fewer than minCount pods bound before these are deleted.
         /// This happens when the scheduler crashes between two binds and the other pods do not fit. The pods get the

@@ -98,12 +98,19 @@ fn a_file_changes_the_settings_it_has() {
     assert_eq!(read.scheduler.refusal_pause, Duration::from_secs(60));
     assert_eq!(read.server.listen, Configuration::default().server.listen);
     let text = "scheduler:\n  reserveAfter: never\n  releaseAfter: 20s\n  overcommitAfter: never\n  \
-                priorityMismatch: refused\n  unsupportedTerms: ignore\n";
+                priorityMismatch: refused\n  unsupportedTerms: ignore\n  reservationShare: 0.25\n";
     let SchedulerSettings {
-        reserve_after, release_after, overcommit_after, priority_mismatch, unsupported_terms, ..
+        reserve_after,
+        release_after,
+        overcommit_after,
+        priority_mismatch,
+        unsupported_terms,
+        reservation_share,
+        ..
     } = parse(&format!("{HEAD}{text}")).unwrap().scheduler;
     assert_eq!((reserve_after, release_after, overcommit_after), (None, Some(Duration::from_secs(20)), None));
     assert_eq!((priority_mismatch, unsupported_terms), (PriorityMismatch::Refused, UnsupportedTerms::Ignore));
+    assert_eq!(reservation_share, 0.25);
     assert_eq!(parse(&format!("{HEAD}server:\n")), Ok(Configuration::default()), "an empty section changes nothing");
 }
 
@@ -133,6 +140,18 @@ fn run_time_and_exit_code_of_simulated_pods_are_settings() {
     for bad in ["256", "-1", "one", "1.5"] {
         let want = "c.yaml:4: nodes.exitCode: must be a number from 0 to 255";
         assert_eq!(problems(&format!("nodes:\n  exitCode: {bad}\n")), [want], "{bad}");
+    }
+}
+
+#[test]
+fn a_share_outside_of_its_range_is_refused() {
+    for bad in ["1.01", "-0.1", "tenth", "[0.1]"] {
+        let want = "c.yaml:4: scheduler.reservationShare: must be a share from 0 to 1";
+        assert_eq!(problems(&format!("scheduler:\n  reservationShare: {bad}\n")), [want], "{bad}");
+    }
+    for good in ["0", "1", "0.05"] {
+        let read = parse(&format!("{HEAD}scheduler:\n  reservationShare: {good}\n")).unwrap();
+        assert_eq!(read.scheduler.reservation_share.to_string(), good);
     }
 }
 
