@@ -1,8 +1,8 @@
 //! An oracle for the whole core: after random changes, every waiting unit is decided from scratch by exhaustive search.
 //!
 //! A history has every kind of change that the core must notice: pods of several sizes, topology, gates, quorum edits,
-//! labels, taints and allocatable resources, lost nodes, reservations, failed and unknown binds, other schedulers,
-//! failovers, and several runs of a group. Whenever the core has nothing more to decide, no unit that fits waits, no
+//! labels, taints and allocatable resources, lost nodes, reservations, failed and unknown binds, pods that other
+//! schedulers bind or nominate, failovers, and several runs of a group. Whenever the core has nothing more to decide, no unit that fits waits, no
 //! gang is half bound for longer than allowed, and no node is over-committed.
 
 mod change; // the changes of a history

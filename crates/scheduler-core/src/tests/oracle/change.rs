@@ -46,6 +46,22 @@ pub(super) enum Change {
         gpu: u8,
         on_ssd: bool,
     },
+    /// A pending pod of another scheduler, nominated to a node.
+    Foreign {
+        gpu: u8,
+        priority: u8,
+        node: u8,
+    },
+    /// Such a pod is nominated to another node.
+    Nominate {
+        pod: u8,
+        node: u8,
+    },
+    /// Such a pod is bound to a node with room for it.
+    BindForeign {
+        pod: u8,
+        node: u8,
+    },
     /// A pending pod is bound by another scheduler, wherever there is room or not.
     Steal {
         pod: u8,
@@ -109,6 +125,9 @@ fn change() -> impl Strategy<Value = Change> {
         3 => (any::<u8>(), 1..4u8, prop::bool::weighted(0.3))
             .prop_map(|(group, gpu, is_gated)| Change::Member { group, gpu, is_gated }),
         5 => single(),
+        2 => foreign(6),
+        1 => (any::<u8>(), 0..6u8).prop_map(|(pod, node)| Change::Nominate { pod, node }),
+        1 => (any::<u8>(), 0..6u8).prop_map(|(pod, node)| Change::BindForeign { pod, node }),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(pod, node)| Change::Steal { pod, node }),
         3 => any::<u8>().prop_map(|pod| Change::Ungate { pod }),
         2 => (any::<u8>(), 1..6u8).prop_map(|(group, min_count)| Change::SetMinCount { group, min_count }),
@@ -132,6 +151,9 @@ fn crowded() -> impl Strategy<Value = Vec<Change>> {
         1 => group(),
         3 => mixed_gang(),
         1 => single(),
+        1 => foreign(3),
+        1 => (any::<u8>(), 0..3u8).prop_map(|(pod, node)| Change::Nominate { pod, node }),
+        1 => (any::<u8>(), 0..3u8).prop_map(|(pod, node)| Change::BindForeign { pod, node }),
         6 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
         1 => any::<u8>().prop_map(|pod| Change::Ungate { pod }),
         1 => (any::<u8>(), 1..4u8).prop_map(|(group, min_count)| Change::SetMinCount { group, min_count }),
@@ -181,6 +203,10 @@ fn mixed_gang() -> impl Strategy<Value = Change> {
         on_ssd: false,
         gated_count: 0,
     })
+}
+
+fn foreign(nodes_count: u8) -> impl Strategy<Value = Change> {
+    (1..4u8, 0..3u8, 0..nodes_count).prop_map(|(gpu, priority, node)| Change::Foreign { gpu, priority, node })
 }
 
 fn single() -> impl Strategy<Value = Change> {

@@ -42,10 +42,19 @@ pub(super) struct PodState {
 pub(super) enum PodStage {
     Gated,
     Pending,
+    /// A pending pod of another scheduler.
+    Nominated(Nomination),
     /// A bind was sent, and its result is unknown.
     InFlight(String),
     Bound(String),
     Succeeded,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Nomination {
+    pub(super) node: String,
+    /// Units of this priority and of lower ones leave it its room.
+    pub(super) priority: u8,
 }
 
 #[derive(Default)]
@@ -71,7 +80,7 @@ impl PodState {
     pub(super) fn node(&self) -> Option<&String> {
         match &self.stage {
             PodStage::InFlight(node) | PodStage::Bound(node) => Some(node),
-            PodStage::Gated | PodStage::Pending | PodStage::Succeeded => None,
+            PodStage::Gated | PodStage::Pending | PodStage::Nominated(_) | PodStage::Succeeded => None,
         }
     }
 
@@ -139,9 +148,10 @@ impl ClusterModel {
         if shapes.len() < required || self.waits_for_gates(group) {
             return false;
         }
+        let priority = self.groups[group].priority;
         let fits_in = |rack: Option<&String>| {
             let inside = self.nodes.iter().filter(|(_, node)| rack.is_none() || node.rack.as_ref() == rack);
-            most_pods_that_fit(&shapes, inside.map(|(name, _)| self.free(name))) >= required
+            most_pods_that_fit(&shapes, inside.map(|(name, _)| self.free_for(name, priority))) >= required
         };
         if !self.groups[group].in_rack {
             return fits_in(None);
@@ -157,7 +167,7 @@ impl ClusterModel {
 
     pub(super) fn pod_fits(&self, name: &str) -> bool {
         let shape = self.pods[name].shape;
-        self.nodes.keys().any(|node| self.free(node).takes(shape))
+        self.nodes.keys().any(|node| self.free_for(node, 0).takes(shape))
     }
 
     /// The racks of its members; none if one of them is on a node without a rack.
@@ -166,8 +176,23 @@ impl ClusterModel {
         nodes.map(|node| node.rack.clone()).collect()
     }
 
+    /// What is free on a node for a unit of a priority, beside pods that are nominated to the node.
+    fn free_for(&self, name: &str, unit_priority: u8) -> FreeNode {
+        let is_respected = |stage: &PodStage| match stage {
+            PodStage::Nominated(Nomination { node, priority }) => node == name && *priority >= unit_priority,
+            _ => false,
+        };
+        let nominated: Vec<_> = self.pods.values().filter(|pod| is_respected(&pod.stage)).collect();
+        let free = self.free(name);
+        FreeNode {
+            gpu: free.gpu - nominated.iter().map(|pod| pod.shape.gpu).sum::<i64>(),
+            pods: free.pods - nominated.len() as i64,
+            ..free
+        }
+    }
+
     /// What is free on a node.
-    fn free(&self, name: &str) -> FreeNode {
+    pub(super) fn free(&self, name: &str) -> FreeNode {
         let node = &self.nodes[name];
         let on: Vec<_> = self.pods.values().filter(|pod| pod.node().is_some_and(|node| node == name)).collect();
         let pods = if node.is_tainted { 0 } else { node.pods - on.len() as i64 };
@@ -178,7 +203,8 @@ impl ClusterModel {
     pub(super) fn assert_placed_within_capacity(&self, name: &str) {
         let pod = &self.pods[name];
         let node = pod.node().expect("it was placed");
-        let free = self.free(node);
+        let priority = pod.group.as_ref().map_or(0, |group| self.groups[group].priority);
+        let free = self.free_for(node, priority);
         assert!(free.gpu >= 0 && free.pods >= 0, "{name} over-commits {node}: {free:?}");
         assert!(free.has_ssd || !pod.shape.on_ssd, "{name} is on {node}, which has no SSD");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::change::Change;
-use super::model::{ClusterModel, GroupState, NodeState, PodStage, PodState};
+use super::model::{ClusterModel, GroupState, NodeState, Nomination, PodStage, PodState};
 use crate::tests::reference_model::PodShape;
 use crate::tests::text_cluster::{TextCluster, line};
 use crate::{BindOutcome, Config, Decision, DecisionAction, QueueStatus, Refusal, RefusalCause, Release, Unit};
@@ -83,6 +83,7 @@ impl OracleRun {
             Change::Single { gpu, on_ssd } => {
                 self.add_pod(PodShape { gpu: gpu.into(), on_ssd }, None, "job", false);
             }
+            Change::Foreign { gpu, priority, node } => self.add_foreign(gpu, priority, format!("n{node}")),
             Change::SetMinCount { group, min_count } => {
                 let gangs = self.model.groups.iter().filter(|(_, group)| group.min_count.is_some());
                 if let Some(name) = nth(gangs.map(|(name, _)| name), group) {
@@ -105,6 +106,8 @@ impl OracleRun {
                 self.check();
             }
             Change::Steal { .. }
+            | Change::Nominate { .. }
+            | Change::BindForeign { .. }
             | Change::Ungate { .. }
             | Change::Terminate { .. }
             | Change::Delete { .. }
@@ -127,6 +130,24 @@ impl OracleRun {
                     self.show_bound(&pod, &node);
                     let has_surplus = had_room && self.model.is_overcommitted(&node);
                     self.model.nodes.get_mut(&node).unwrap().has_surplus |= has_surplus;
+                }
+            }
+            Change::Nominate { pod, node } => {
+                let node = format!("n{node}");
+                if let Some(name) = self.pick(pod, |pod| matches!(pod.stage, PodStage::Nominated(_))) {
+                    self.world.change_pod(&name, |pod| pod["status"] = json!({"nominatedNodeName": node}));
+                    if let PodStage::Nominated(nomination) = &mut self.pod(&name).stage {
+                        nomination.node = node;
+                    }
+                }
+            }
+            Change::BindForeign { pod, node } => {
+                let node = format!("n{node}");
+                if let Some(name) = self.pick(pod, |pod| matches!(pod.stage, PodStage::Nominated(_)))
+                    && self.model.nodes.contains_key(&node)
+                    && self.model.free(&node).takes(self.model.pods[&name].shape)
+                {
+                    self.show_bound(&name, &node);
                 }
             }
             Change::Ungate { pod } => {
@@ -218,6 +239,16 @@ impl OracleRun {
         let stage = if is_gated { PodStage::Gated } else { PodStage::Pending };
         let (group, owner) = (group.map(str::to_owned), Some(owner.to_owned()));
         let pod = PodState { shape, group, owner, stage, is_terminating: false, is_past: false };
+        self.model.pods.insert(name, pod);
+    }
+
+    fn add_foreign(&mut self, gpu: u8, priority: u8, node: String) {
+        self.pods_created += 1;
+        let name = format!("p{:03}", self.pods_created);
+        self.world.apply(&format!("pod {name} gpu={gpu} scheduler=other priority={priority} nominated={node}"));
+        let (shape, stage) =
+            (PodShape { gpu: gpu.into(), on_ssd: false }, PodStage::Nominated(Nomination { node, priority }));
+        let pod = PodState { shape, group: None, owner: None, stage, is_terminating: false, is_past: false };
         self.model.pods.insert(name, pod);
     }
 
