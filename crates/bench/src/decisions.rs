@@ -28,7 +28,7 @@ use scheduler_core::{BindOutcome, ClusterChange, Config, Core, DecisionAction};
 use crate::pod_life::{peak_mb_of, resident_mb_of};
 use crate::scheduling_cases::{CasePolicy, CaseVariant, NAMESPACE, RACK, SchedulingCase, rack};
 
-mod day; // a day on virtual time: how long units wait
+mod day; // a day on virtual time: waits, and what reservations keep idle
 mod explained; // beside explanations on another thread
 mod instructions; // counted under valgrind and compared with recorded counts
 

@@ -1,7 +1,7 @@
-//! A day of a cluster of GPUs on virtual time: how long units wait, with and without reservations.
+//! A day of a cluster of GPUs on virtual time: how long units wait, and what reservations keep idle.
 //!
 //! Small pods take what comes free, so large gangs starve without reservations. Hopeless gangs fit into an empty
-//! cluster, but one pod in each rack never ends.
+//! cluster, but one pod in each rack never ends. The same day runs with and without reservations.
 
 mod simulation; // the core, with virtual time around it
 mod trace; // the units of a day
@@ -37,6 +37,8 @@ struct DaySummary {
     seconds: f64,
     /// The mean share of the GPUs that pods used until the last arrival.
     used_share: f64,
+    /// The mean share of the cluster that reservations kept idle.
+    reserved_idle_share: f64,
 }
 
 /// How long the units of one kind waited.
@@ -74,7 +76,8 @@ impl DaySummary {
         });
         json!({
             "case": "day", "system": "core", "nodes": trace::NODES, "seed": seed, "reservations": reservations,
-            "seconds": self.seconds, "used_share": self.used_share, "units": kinds.collect::<Vec<_>>(),
+            "seconds": self.seconds, "used_share": self.used_share,
+            "reserved_idle_share": self.reserved_idle_share, "units": kinds.collect::<Vec<_>>(),
         })
     }
 }
@@ -94,7 +97,8 @@ impl fmt::Display for DayRows<'_> {
             let name = kind.name();
             writeln!(f, "{reservations:<13} {name:<11} {started:>8} {waiting:>9} {p50:>9.1} {p95:>9.1} {max:>9.1}")?;
         }
-        writeln!(f, "{reservations:<13} {:.1} % of the GPUs used until the last arrival", summary.used_share * 100.0)
+        let [used, reserved] = [summary.used_share, summary.reserved_idle_share].map(|share| share * 100.0);
+        writeln!(f, "{reservations:<13} {used:.1} % of the GPUs used, {reserved:.2} % kept idle by reservations")
     }
 }
 

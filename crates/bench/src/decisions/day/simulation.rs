@@ -160,7 +160,7 @@ impl<'a> DaySimulation<'a> {
         }
     }
 
-    fn summary(self) -> DaySummary {
+    fn summary(mut self) -> DaySummary {
         let seconds = self.now.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
         let mut kinds: BTreeMap<UnitKind, WaitTimes> = UnitKind::ALL.map(|kind| (kind, WaitTimes::default())).into();
         for (at, unit) in self.trace.units.iter().enumerate() {
@@ -174,6 +174,7 @@ impl<'a> DaySimulation<'a> {
             kinds: kinds.into_iter().collect(),
             seconds,
             used_share: self.used_gpu_seconds / (all_gpus * ARRIVALS_END.as_secs_f64()),
+            reserved_idle_share: self.core.take_reserved_idle_seconds() / seconds,
         }
     }
 }
