@@ -40,6 +40,8 @@ impl fmt::Display for StoreSummary {
 /// the high-water mark. Fails when another process uses the directory. Changes nothing: what redb repairs after a
 /// crash is repaired in memory only.
 pub fn check(directory: &Path) -> Result<StoreSummary, OpenError> {
+    // Before the lock, which creates a file: a directory of another program stays as it is.
+    directory::ensure_has_objects(directory)?;
     let _lock = directory::lock(directory)?;
     let (path, file) = directory::open_existing_file(directory)?;
     let summary = summary(file).map_err(|error| error.into_open_error(&path))?;

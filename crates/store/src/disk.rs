@@ -95,6 +95,12 @@ pub enum OpenError {
         /// The process that uses it, if known.
         pid: Option<u32>,
     },
+    /// The directory does not exist or has no objects.
+    #[error("{} is not a data directory: it has no file {}", directory.display(), directory::OBJECTS_FILE)]
+    NoData {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// The file was written by another version of Phalanx.
     #[error("{} has format {found}; this version of phalanx reads formats {FORMAT_VERSION_OLDEST} to {FORMAT_VERSION}", file.display())]
     Format {

@@ -264,6 +264,32 @@ fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
     directory.open();
 }
 
+/// A check of a directory of another program overwrote its file `lock`.
+#[test]
+fn a_check_leaves_a_directory_without_objects_as_it_is() {
+    let directory = DataDir::new("no-data");
+    assert!(matches!(phalanx_store::check(&directory.0), Err(OpenError::NoData { .. })), "it does not exist");
+    directory.create();
+    assert!(matches!(phalanx_store::check(&directory.0), Err(OpenError::NoData { .. })));
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 0, "no file is created");
+    fs::write(directory.0.join("lock"), "of another program").unwrap();
+    assert!(matches!(phalanx_store::check(&directory.0), Err(OpenError::NoData { .. })));
+    assert_eq!(fs::read_to_string(directory.0.join("lock")).unwrap(), "of another program");
+}
+
+#[test]
+fn a_check_reports_a_lost_file_of_objects_as_lost_writes() {
+    let directory = DataDir::new("objects-lost");
+    create(&directory.open(), "a");
+    fs::remove_file(directory.file()).unwrap();
+    let refused = phalanx_store::check(&directory.0).unwrap_err();
+    let want = (Revision::ZERO, Revision(1));
+    assert!(
+        matches!(&refused, OpenError::RolledBack { found, committed, .. } if (*found, *committed) == want),
+        "{refused}"
+    );
+}
+
 #[test]
 fn the_leftover_of_a_crash_during_creation_is_replaced() {
     let directory = DataDir::new("making");

@@ -27,6 +27,7 @@ pub fn command(directory: &Path) -> u8 {
 pub fn hint(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::Locked { .. } => Some("stop that process, or choose another directory with --data-dir"),
+        OpenError::NoData { .. } => Some("pass the directory of a server with --data-dir"),
         OpenError::Format { .. } => {
             Some("use the version of phalanx that wrote it, or choose another directory with --data-dir")
         }

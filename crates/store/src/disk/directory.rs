@@ -190,6 +190,18 @@ pub(super) fn open_or_create_file(
     open_existing_file(directory)
 }
 
+/// Fails if `directory` has no objects: it was never a data directory, or has lost them.
+pub(crate) fn ensure_has_objects(directory: &Path) -> Result<(), OpenError> {
+    let file = directory.join(OBJECTS_FILE);
+    if is_there(&file)? {
+        return Ok(());
+    }
+    match committed_revision(directory)? {
+        Revision::ZERO => Err(OpenError::NoData { directory: directory.to_owned() }),
+        committed => Err(OpenError::RolledBack { file, found: Revision::ZERO, committed }),
+    }
+}
+
 /// The existing file of a directory. It is locked until it is closed, because the lock file may be removed while a
 /// process holds it.
 pub(crate) fn open_existing_file(directory: &Path) -> Result<(PathBuf, File), OpenError> {
