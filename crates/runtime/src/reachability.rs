@@ -132,8 +132,8 @@ impl Reachability {
     fn probe_failed(&self, error: &Error) {
         self.report_failure(PROBE, error);
         let mut state = self.lock();
-        let ReachabilityState { kinds, unreachable: troubled, .. } = &mut *state;
-        troubled.extend(kinds.iter().copied());
+        let ReachabilityState { kinds, unreachable, .. } = &mut *state;
+        unreachable.extend(kinds.iter().copied());
     }
 
     /// The server responds; returns whether it did not before.
@@ -145,16 +145,10 @@ impl Reachability {
 
     /// `kind` cannot be read because of `error`. Logged unless it was just logged.
     pub(crate) fn report_failure(&self, kind: &'static str, error: &Error) {
-        let mut state = self.lock();
-        state.add_kind(kind);
-        let now = Instant::now();
-        let is_news = state.unreachable.insert(kind) && matches!(error, Error::Api(_));
-        if !is_news && state.last_logged.is_some_and(|logged_at| now.duration_since(logged_at) < LOG_INTERVAL) {
-            return;
+        let is_logged = self.lock().add_failure(kind, error, Instant::now());
+        if is_logged {
+            tracing::warn!("{}; retrying", failure_message(kind, error));
         }
-        state.last_logged = Some(now);
-        drop(state);
-        tracing::warn!("{}; retrying", failure_message(kind, error));
     }
 
     /// `kind` can be read.
@@ -188,6 +182,20 @@ impl ReachabilityState {
             self.kinds.insert(kind);
         }
     }
+
+    /// Notes that `kind` cannot be read. Returns whether to log it: a kind that is refused is news, a server that is out
+    /// of reach or refuses the credentials concerns all kinds alike.
+    fn add_failure(&mut self, kind: &'static str, error: &Error, now: Instant) -> bool {
+        self.add_kind(kind);
+        let concerns_kind = matches!(error, Error::Api(status) if status.code != 401);
+        let is_news = self.unreachable.insert(kind) && concerns_kind;
+        let was_just_logged = self.last_logged.is_some_and(|logged_at| now.duration_since(logged_at) < LOG_INTERVAL);
+        let is_logged = is_news || !was_just_logged;
+        if is_logged {
+            self.last_logged = Some(now);
+        }
+        is_logged
+    }
 }
 
 /// The problem, and what to do if a retry is not enough.
@@ -207,7 +215,7 @@ fn failure_message(kind: &str, error: &Error) -> String {
 
 impl fmt::Debug for Reachability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reach(troubled: {:?})", self.lock().unreachable)
+        write!(f, "Reachability(unreachable: {:?})", self.lock().unreachable)
     }
 }
 
@@ -230,6 +238,22 @@ mod tests {
             (refused(500), "pods cannot be read: said"),
         ] {
             assert!(failure_message("pods", &error).contains(want), "{error}: {}", failure_message("pods", &error));
+        }
+    }
+
+    /// Refused credentials were logged once for each kind.
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_of_all_kinds_is_logged_once() {
+        for (error, want) in [
+            (Error::Service("connection refused".into()), [true, false]),
+            (refused(401), [true, false]),
+            (refused(403), [true, true]),
+        ] {
+            let mut state = ReachabilityState::default();
+            let logged = ["pods", "nodes"].map(|kind| state.add_failure(kind, &error, Instant::now()));
+            assert_eq!(logged, want, "{error}");
+            let later = Instant::now() + LOG_INTERVAL;
+            assert!(state.add_failure("pods", &error, later), "an ongoing problem is logged again: {error}");
         }
     }
 
