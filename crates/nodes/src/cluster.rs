@@ -370,9 +370,9 @@ mod tests {
         nodes[4].taints[1].key: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
         "#);
         assert_snapshot!(errors(&file(json!([{"cuont": 1}, {"count": -1}, {"topology": [{"key": "a"}]}]))), @r#"
-        nodes[0]: Invalid value: unknown field `cuont`, expected one of `count`, `namePrefix`, `capacity`, `labels`, `taints`, `topology`
-        nodes[1]: Invalid value: invalid value: integer `-1`, expected u32
-        nodes[2]: Invalid value: missing field `nodes`
+        nodes[0].cuont: Invalid value: unknown field `cuont`, expected one of `count`, `namePrefix`, `capacity`, `labels`, `taints`, `topology`
+        nodes[1].count: Invalid value: invalid value: integer `-1`, expected u32
+        nodes[2].topology: Invalid value: missing field `nodes`
         "#);
         assert_snapshot!(errors(&file(json!([{"count": 60_000}, {"count": 40_001}]))), @"nodes: Too many: 100001: must have at most 100000 items");
         assert_snapshot!(errors(&file(json!([{"count": 13}, {"namePrefix": "node-1", "count": 3}]))), @r#"

@@ -6,7 +6,7 @@ use api::field::{Error, ErrorKind, ErrorList, Path};
 use api::metadata::{names, validate_labels};
 use api::quantity::Quantity;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{API_VERSION, Cluster, HOSTNAME, KIND, NodeSet, SIMULATED_LABEL, Topology};
 
@@ -42,7 +42,7 @@ pub(super) fn read(document: &Value) -> Result<Cluster, ErrorList> {
                 validate_set(&set, &path, &mut errors);
                 cluster.nodes.push(set);
             }
-            Err(error) => errors.push(unreadable(&path, &error)),
+            Err(error) => errors.extend(unreadable_fields(set, &path, &error)),
         }
     }
     // Counts and names are checked only if every set is valid.
@@ -52,7 +52,18 @@ pub(super) fn read(document: &Value) -> Result<Cluster, ErrorList> {
     if errors.is_empty() { Ok(cluster) } else { Err(errors) }
 }
 
-/// The error of a document that cannot be decoded; the text of `error` names the field.
+/// The errors of a set that cannot be decoded as a whole because of `error`: every field is decoded alone.
+fn unreadable_fields(set: &Value, path: &Path, error: &serde_json::Error) -> ErrorList {
+    let fields = set.as_object().into_iter().flatten();
+    let errors = fields.filter_map(|(name, value)| {
+        let error = NodeSet::deserialize(&json!({ name: value })).err()?;
+        Some(unreadable(&path.child(name), &error))
+    });
+    let errors: ErrorList = errors.collect();
+    if errors.is_empty() { vec![unreadable(path, error)] } else { errors }
+}
+
+/// The error of a value that cannot be decoded.
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
     Error { kind: ErrorKind::TypeInvalid, path: path.clone(), value: None, detail: error.to_string() }
 }
