@@ -52,6 +52,9 @@ impl Manifest {
 
     /// `apiVersion` and `kind`, or what is wrong with them.
     pub fn api_version_and_kind(&self) -> Result<(&str, &str), Problem> {
+        if !self.document.is_object() {
+            return Err(self.problem("", "must be a mapping with apiVersion, kind and metadata"));
+        }
         let text = |field: &str| match self.document.get(field) {
             Some(Value::String(text)) if !text.is_empty() => Ok(text.as_str()),
             Some(_) => Err(self.problem(field, &format!("{field}: must be a string"))),
@@ -204,6 +207,9 @@ fn parse_error_text(error: &serde_saphyr::Error) -> String {
         }
         serde_saphyr::Error::Budget { breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. }, .. } => {
             "too large for one file: split it and pass each part with -f".to_owned()
+        }
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("duplicate key {key}: remove one of the two")
         }
         error => error.to_string(),
     }
@@ -423,7 +429,16 @@ mod tests {
     #[test]
     fn malformed_yaml_names_the_line() {
         assert!(problem_of("kind: Job\nmetadata: [a\n").starts_with("a.yaml:"), "{}", problem_of("a: [b\n"));
-        assert!(problem_of("a: 1\na: 2\n").starts_with("a.yaml:2:"), "{}", problem_of("a: 1\na: 2\n"));
+        assert_eq!(problem_of("a: 1\na: 2\n"), "a.yaml:2: duplicate key a: remove one of the two");
+    }
+
+    #[test]
+    fn a_document_that_is_no_mapping_is_refused_as_such() {
+        for text in ["- kind: Job\n", "kind\n", "7\n"] {
+            let manifests = parse(Path::new("a.yaml"), text).unwrap();
+            let problem = manifests[0].api_version_and_kind().unwrap_err().to_string();
+            assert!(problem.starts_with("a.yaml:1:") && problem.contains("must be a mapping"), "{problem}");
+        }
     }
 
     #[test]
