@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use crate::client::{self, ServerEndpoint};
 use crate::command_error::CommandError;
 use crate::commands::up::signals;
-use crate::config::Configuration;
+use crate::config::{Configuration, ListenAddress};
 use crate::output::log::LogArgs;
 use crate::wall_clock::WallClock;
 use crate::{cli, gates, run};
@@ -337,6 +337,9 @@ async fn listen(address: Option<&str>) -> Result<Option<TcpListener>, CommandErr
     let hint = "choose a free HOST:PORT of this machine, such as 127.0.0.1:0";
     let cannot =
         |error: std::io::Error| CommandError::cannot_start(format!("--metrics-listen {address}: {error}; {hint}"));
+    if let Some(problem) = ListenAddress::syntax_error(&full) {
+        return Err(CommandError::usage(format!("--metrics-listen {address}: {problem}")));
+    }
     let listener = TcpListener::bind(&full).await.map_err(cannot)?;
     // The listener has no authentication.
     if !listener.local_addr().map_err(cannot)?.ip().is_loopback() {

@@ -157,6 +157,7 @@ fn errors_at_the_start_of_a_component_have_a_hint() {
         (vec!["controllers", "--kubeconfig", &gone], 3, vec![gone.as_str(), "--kubeconfig FILE"]),
         (vec!["nodes", "--cluster", &gone], 2, vec![gone.as_str()]),
         (vec!["scheduler", "--metrics-listen", "0.0.0.0:0"], 2, vec!["--metrics-listen 0.0.0.0:0", "loopback"]),
+        (vec!["scheduler", "--metrics-listen", "10259"], 2, vec!["--metrics-listen 10259", "port is missing"]),
         (vec!["scheduler", "--lease", "here"], 2, vec!["--lease here", "NAMESPACE/NAME"]),
         (vec!["controllers", "--controllers", "deployment"], 2, vec!["possible values: job"]),
         (vec!["nodes", "--feature-gates", "Nonsense=true"], 2, vec!["known are GenericWorkload"]),

@@ -83,7 +83,9 @@ fn cluster(args: &UpArgs, file: &Configuration) -> Result<(Cluster, Cluster), Ve
 /// Appends a line of JSON for every request that writes.
 fn audit(file: &Path) -> Result<AuditSink, SettingsError> {
     let open = OpenOptions::new().create(true).append(true).mode(0o600).open(file);
-    let log = open.map_err(|error| SettingsError::Start(format!("--audit-log {}: {error}", file.display())))?;
+    let log = open.map_err(|error| {
+        SettingsError::Start(format!("--audit-log {}: {error}; choose another file", file.display()))
+    })?;
     let log = Mutex::new(log);
     Ok(Arc::new(move |entry| {
         let mut line = serde_json::to_vec(entry).expect("an entry has only strings and numbers");
