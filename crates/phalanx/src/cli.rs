@@ -29,11 +29,11 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (Kubernetes API 1.37)
 
 const EXAMPLES: &str = "\
 Try it:
-  phalanx run examples/training.yaml           64 workers, all or none, in one rack
-  phalanx run examples/too-large.yaml          a gang that cannot fit, and why
-  phalanx run examples/competing-gangs.yaml    two gangs, capacity for one at a time
-  phalanx compile -f examples/training.yaml    the Workload and PodGroup of a Job
-  phalanx up                                   a control plane for kubectl and other clients
+  phalanx run examples/training.yaml         64 workers, all or none, one rack
+  phalanx run examples/too-large.yaml        a gang that cannot fit, and why
+  phalanx run examples/competing-gangs.yaml  two gangs, capacity for one
+  phalanx compile -f examples/training.yaml  the Workload and PodGroup of a Job
+  phalanx up                                 a control plane for kubectl
 
 Exit codes: 0 done; 1 a workload failed or time ran out; 2 bad usage or a bad manifest; 3 cannot start.";
 
@@ -116,9 +116,9 @@ schedules of CronJobs.
 The pods of a gang start together or not at all. A Job requests this with
   spec:
     scheduling:
-      schedulingPolicy: {gang: {}}                               # minCount follows parallelism
+      schedulingPolicy: {gang: {}}                    # all pods or none
       schedulingConstraints:
-        topology: [{key: topology.kubernetes.io/rack}]           # all pods in one rack
+        topology: [{key: topology.kubernetes.io/rack}]  # all in one rack
 A simulated node runs each pod for one second. --run-seconds changes that for all pods, and annotations on \
 the pod template for single ones:
   phalanx.dev/run-seconds, phalanx.dev/start-seconds, phalanx.dev/exit-code
@@ -134,7 +134,7 @@ of the Job's uid. The server assigns the uid; if the manifest has none, a uid of
 
 const COMPLETION_HELP: &str = "\
 Examples:
-  source <(phalanx completion bash)                            in ~/.bashrc
+  source <(phalanx completion bash)    in ~/.bashrc
   phalanx completion zsh > \"${fpath[1]}/_phalanx\"
   phalanx completion fish > ~/.config/fish/completions/phalanx.fish";
 
@@ -278,6 +278,22 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// The help is wrapped at the width of the terminal. A long example or a paragraph with line breaks of its own is
+    /// then broken in the wrong places.
+    #[test]
+    fn help_texts_have_one_line_per_paragraph_and_short_examples() {
+        let root = Cli::command();
+        for command in std::iter::once(&root).chain(root.get_subcommands()) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            for (line, next) in text.lines().zip(text.lines().skip(1).chain([""])) {
+                let name = command.get_name();
+                assert!(is_prose(line) || line.chars().count() <= 80, "{name}: too long for a terminal: {line}");
+                assert!(!(is_prose(line) && is_prose(next)), "{name}: a line break in a paragraph: {line}");
+            }
+        }
     }
 
     #[test]

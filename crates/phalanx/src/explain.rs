@@ -21,17 +21,17 @@ use crate::{cli, client};
 
 /// The long help of `phalanx explain`.
 pub const HELP: &str = "\
-Follows Job → PodGroup → pods and prints policy, counts, conditions, placements by domain, and the last
-events. Then it shows why the pods wait, with remedies, or why they were placed where they are. This part
-comes from the scheduler of the server, or from that of --scheduler. If none responds, the command lists all
-nodes and pods and computes it itself. The output names the source.
+Follows Job → PodGroup → pods and prints policy, counts, conditions, placements by domain, and the \
+last events. Then it shows why the pods wait, with remedies, or why they were placed where they are. This part comes \
+from the scheduler of the server, or from that of --scheduler. If none responds, the command lists all nodes and pods \
+and computes it itself. The output names the source.
 
 Examples:
   phalanx explain job/trainer
   phalanx explain podgroup trainer-4f8k2
   phalanx explain pod/trainer-0-x7k2p -n research
   phalanx explain job/trainer -o json
-  phalanx explain job/trainer --scheduler http://127.0.0.1:10259    its --metrics-listen";
+  phalanx explain job/trainer --scheduler http://127.0.0.1:10259";
 
 /// Options of `phalanx explain`.
 #[derive(Args, Debug)]

@@ -29,8 +29,8 @@ use crate::{cli, gates, run};
 /// Shown below the options of `phalanx scheduler`.
 pub const SCHEDULER_HELP: &str = "\
 Examples:
-  phalanx scheduler                                     the cluster of $KUBECONFIG or ~/.kube/config
-  phalanx scheduler --scheduler-name phalanx            only pods with spec.schedulerName: phalanx
+  phalanx scheduler                           all pods of default-scheduler
+  phalanx scheduler --scheduler-name phalanx  pods with schedulerName: phalanx
   phalanx scheduler --kubeconfig k --metrics-listen 127.0.0.1:10259
 
 The scheduler places pods of PodGroups together and all others one by one. No other scheduler may serve the \
@@ -41,8 +41,8 @@ to standard output: ready URL";
 /// Shown below the options of `phalanx controllers`.
 pub const CONTROLLERS_HELP: &str = "\
 Examples:
-  phalanx controllers                                   the Job controller
-  phalanx controllers --controllers job,cronjob,ttl     three controllers
+  phalanx controllers                                the Job controller
+  phalanx controllers --controllers job,cronjob,ttl  three controllers
 
 With a server of `phalanx up --without controllers`, list all controllers.
 
@@ -54,9 +54,9 @@ output: ready URL";
 /// Shown below the options of `phalanx nodes`.
 pub const NODES_HELP: &str = "\
 Examples:
-  phalanx nodes --nodes 16                              16 simulated nodes
-  phalanx nodes --cluster examples/cluster.yaml         the nodes of a file
-  phalanx nodes --nodes 0                               only nodes that already exist
+  phalanx nodes --nodes 16                       16 simulated nodes
+  phalanx nodes --cluster examples/cluster.yaml  the nodes of a file
+  phalanx nodes --nodes 0                        only nodes that already exist
 
 Nodes with the label phalanx.dev/simulated: \"true\" are simulated; other nodes are not touched. When the caches \
 are filled and the nodes exist, the command prints one line to standard output: ready URL";

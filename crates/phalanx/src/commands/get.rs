@@ -21,11 +21,11 @@ pub const HELP: &str = "\
 KIND is a plural, singular or short name (pods, pod, po), if necessary with the group (jobs.batch).
 
 Examples:
-  phalanx get pods                                all pods of the namespace
-  phalanx get pods -A -o wide                     pods of all namespaces, all columns
-  phalanx get job trainer -o yaml                 one Job as the server stores it
-  phalanx get podgroups -w                        all PodGroups, then every change until Ctrl-C
-  phalanx get pods -l job-name=trainer -o name    names, for scripts
+  phalanx get pods                              all pods of the namespace
+  phalanx get pods -A -o wide                   all namespaces, all columns
+  phalanx get job trainer -o yaml               one Job as the server stores it
+  phalanx get podgroups -w                      all, then every change
+  phalanx get pods -l job-name=trainer -o name  names, for scripts
   phalanx get pods --field-selector spec.nodeName=node-3";
 
 /// Options of `phalanx get`.
@@ -191,11 +191,11 @@ impl GetRequest<'_> {
     }
 
     fn no_resources_message(&self, kind: &ServedKind) -> String {
-        let narrowed = if self.options().is_empty() { "" } else { " of that description" };
+        let matching = if self.options().is_empty() { "" } else { "matching " };
         if kind.namespaced && !self.args.all_namespaces {
-            format!("no {}{narrowed} in namespace {}", kind.plural, self.connection.namespace)
+            format!("no {matching}{} in namespace {}", kind.plural, self.connection.namespace)
         } else {
-            format!("no {}{narrowed}", kind.plural)
+            format!("no {matching}{}", kind.plural)
         }
     }
 

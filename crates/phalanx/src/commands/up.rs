@@ -25,9 +25,9 @@ use crate::wall_clock::WallClock;
 /// Shown below the options.
 pub const HELP: &str = "\
 Examples:
-  phalanx up                                            objects in .phalanx, https://127.0.0.1:6443
-  phalanx up --in-memory --listen 127.0.0.1:0           objects in memory, a free port
-  KUBECONFIG=.phalanx/kubeconfig kubectl get nodes      from another terminal
+  phalanx up                                        objects in .phalanx
+  phalanx up --in-memory --listen 127.0.0.1:0       in memory, on a free port
+  KUBECONFIG=.phalanx/kubeconfig kubectl get nodes  from another terminal
 
 Clients need the certificate in the kubeconfig, or the token in DATA_DIR/pki/token. When the server is ready, \
 it prints one line to standard output: ready https://HOST:PORT kubeconfig=PATH";
