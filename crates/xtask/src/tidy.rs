@@ -154,7 +154,9 @@ pub fn run() -> anyhow::Result<()> {
     }
     let files: Vec<String> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
     findings.extend(folder_sizes::findings(&files));
-    findings.extend(codemap::findings(&fs::read_to_string(root.join("ARCHITECTURE.md"))?, &files));
+    let architecture = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
+    findings.extend(codemap::findings(&architecture, &files));
+    findings.extend(codemap::glossary_findings(&architecture));
     if findings.is_empty() {
         println!("tidy: no findings");
         return Ok(());

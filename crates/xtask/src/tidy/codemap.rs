@@ -1,6 +1,18 @@
-//! The codemap in ARCHITECTURE.md: a section for every crate, and no file in it that does not exist.
+//! ARCHITECTURE.md: a short glossary, and a codemap with a section for every crate and no file that does not exist.
 
 use super::LAYERS;
+
+/// More words than a newcomer learns in one reading.
+const MAX_GLOSSARY_WORDS: usize = 40;
+
+/// The number of words in the glossary, if there are too many.
+pub fn glossary_findings(text: &str) -> Option<String> {
+    let section = text.split("\n## ").find(|section| section.starts_with("Glossary\n"))?;
+    // Without the heading of the table and the line below it.
+    let words = section.lines().filter(|line| line.starts_with("| ")).count().saturating_sub(2);
+    (words > MAX_GLOSSARY_WORDS)
+        .then(|| format!("ARCHITECTURE.md: the glossary has {words} words; at most {MAX_GLOSSARY_WORDS}"))
+}
 
 /// Every crate has a section with promises and limits, and every file or folder that a section names is in its crate.
 /// `files` are the paths of the repository.
@@ -105,6 +117,19 @@ mod tests {
         let text = codemap("x").replace("### `types`\n**Promises**", "### `types`\n").replace("### `api`", "### api");
         let want = ["ARCHITECTURE.md: ### `types` lacks **Promises**", "ARCHITECTURE.md: no section ### `api`"];
         assert_eq!(findings(&text, &[]), want);
+    }
+
+    #[test]
+    fn a_glossary_of_more_than_forty_words_is_found() {
+        let glossary = |words: usize| {
+            let rows = "| gang | pods that start together |\n".repeat(words);
+            format!(
+                "# Architecture\n\n## Glossary\n\n| word | meaning |\n| --- | --- |\n{rows}\n## Codemap\n\n| a | b |\n"
+            )
+        };
+        assert_eq!(glossary_findings(&glossary(40)), None);
+        let want = "ARCHITECTURE.md: the glossary has 41 words; at most 40";
+        assert_eq!(glossary_findings(&glossary(41)).as_deref(), Some(want));
     }
 
     /// A codemap of all crates in which the section of `store` names `span`.
