@@ -270,7 +270,7 @@ pub(crate) fn decode_document(
 fn normalize_drafts(call: &Call<'_>, object: &mut ApiObject, warnings: &mut Vec<String>) -> ApiResult<()> {
     let sent_version = object.text(&["apiVersion"]);
     if let Some(present) = conversion::current_api_version(sent_version) {
-        warnings.push(format!("apiVersion: {sent_version} is a draft's spelling; write {present}"));
+        warnings.push(format!("apiVersion: {sent_version} is a name from a draft of the API; use {present}"));
         object.top_mut().insert("apiVersion".to_owned(), present.into());
     }
     let draft_warnings = (call.resource.strategy.normalize_drafts)(object.document_mut(), &call.state.gates);

@@ -109,7 +109,7 @@ impl DraftFindings {
     fn rename_draft_field(&mut self, object: &mut JsonObject, path: &Path, from: &str, to: &str) {
         match rename(object, path, from, to) {
             Ok(false) => {}
-            Ok(true) => self.warnings.push(format!("{}: a draft's spelling; write {to}", path.child(from))),
+            Ok(true) => self.warnings.push(format!("{}: a name from a draft of the API; use {to}", path.child(from))),
             Err(error) => self.errors.push(error),
         }
     }
@@ -177,7 +177,7 @@ impl DraftFindings {
             return;
         }
         if let Some(present) = current_api_version(text(reference, "apiVersion")) {
-            self.warnings.push(format!("{}: a draft's spelling; write {present}", path.child("apiVersion")));
+            self.warnings.push(format!("{}: a name from a draft of the API; use {present}", path.child("apiVersion")));
             reference.insert("apiVersion".to_owned(), json!(present));
         }
     }
@@ -207,7 +207,7 @@ impl DraftFindings {
                 self.errors.push(Error::forbidden(&from, format!("may not be set together with another {to}")));
             }
             _ => {
-                self.warnings.push(format!("{from}: a draft's spelling; write {to}"));
+                self.warnings.push(format!("{from}: a name from a draft of the API; use {to}"));
                 pod.insert("schedulingGroup".to_owned(), group);
             }
         }

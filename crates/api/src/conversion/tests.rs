@@ -114,7 +114,7 @@ fn workload_of_the_drafts_converts_both_ways() {
         "controllerRef": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"}, "podGroupTemplate": [template],
     }});
     let warned = normalize_workload_drafts(&mut draft, &Gates::default()).expect("it is replaced");
-    assert_eq!(warned, ["spec.podGroupTemplate: a draft's spelling; write podGroupTemplates"]);
+    assert_eq!(warned, ["spec.podGroupTemplate: a name from a draft of the API; use podGroupTemplates"]);
     let stored = json!({"spec": {
         "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "j"}, "podGroupTemplates": [template],
     }});
@@ -287,10 +287,10 @@ fn draft_spellings_are_replaced_with_a_warning() {
     });
     let warnings = |path: &str| {
         vec![
-            format!("{path}.policy: a draft's spelling; write schedulingPolicy"),
-            format!("{path}.constraints: a draft's spelling; write schedulingConstraints"),
-            format!("{path}.disruption: a draft's spelling; write disruptionMode"),
-            format!("{path}.schedulingConstraints.topology[0].level: a draft's spelling; write key"),
+            format!("{path}.policy: a name from a draft of the API; use schedulingPolicy"),
+            format!("{path}.constraints: a name from a draft of the API; use schedulingConstraints"),
+            format!("{path}.disruption: a name from a draft of the API; use disruptionMode"),
+            format!("{path}.schedulingConstraints.topology[0].level: a name from a draft of the API; use key"),
         ]
     };
     let mut job = json!({"spec": {"scheduling": draft_scheduling()}});
@@ -327,7 +327,7 @@ fn both_spellings_at_once_are_refused() {
 fn draft_reference_of_a_pod_to_its_group_is_accepted() {
     let mut pod = json!({"spec": {"workloadRef": {"name": "w", "podGroupName": "g"}}});
     let warned = normalize_pod_drafts(&mut pod, &Gates::default()).expect("it is replaced");
-    assert_eq!(warned, ["spec.workloadRef: a draft's spelling; write spec.schedulingGroup.podGroupName"]);
+    assert_eq!(warned, ["spec.workloadRef: a name from a draft of the API; use spec.schedulingGroup.podGroupName"]);
     assert_eq!(pod, json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}}));
     let refusal = |reference: Value| {
         let mut pod = json!({"spec": {"workloadRef": reference, "schedulingGroup": {"podGroupName": "other"}}});
@@ -382,7 +382,7 @@ fn workload_ref_of_a_job_needs_its_gate_in_both_forms() {
         warned,
         [
             format!("{path}: a reference of the Job; write spec.workloadRef"),
-            "spec.workloadRef.apiVersion: a draft's spelling; write scheduling.k8s.io/v1alpha1".to_owned(),
+            "spec.workloadRef.apiVersion: a name from a draft of the API; use scheduling.k8s.io/v1alpha1".to_owned(),
         ]
     );
     assert_eq!(job["spec"]["workloadRef"]["apiVersion"], "scheduling.k8s.io/v1alpha1");

@@ -58,13 +58,14 @@ fn older(version: &str, kind: &str) -> String {
 async fn every_manifest_of_the_proposals_is_accepted_with_warnings_about_old_forms() {
     let server = test_server();
     let off = "spec.template.spec.workloadRef: dropped, because the feature gate JobWorkloadRef is off";
-    let draft = |field: &str, write: &str| format!("spec.scheduling.{field}: a draft's spelling; write {write}");
+    let draft =
+        |field: &str, write: &str| format!("spec.scheduling.{field}: a name from a draft of the API; use {write}");
     let wants: Vec<(&str, Vec<String>)> = vec![
         ("000-job", vec![]),
         (
             "000-workload",
             vec![
-                "spec.podGroupTemplate: a draft's spelling; write podGroupTemplates".to_owned(),
+                "spec.podGroupTemplate: a name from a draft of the API; use podGroupTemplates".to_owned(),
                 older("v1alpha1", "Workload"),
             ],
         ),
@@ -74,7 +75,8 @@ async fn every_manifest_of_the_proposals_is_accepted_with_warnings_about_old_for
         (
             "001-workload",
             vec![
-                "apiVersion: scheduling/v1alpha1 is a draft's spelling; write scheduling.k8s.io/v1alpha1".to_owned(),
+                "apiVersion: scheduling/v1alpha1 is a name from a draft of the API; use scheduling.k8s.io/v1alpha1"
+                    .to_owned(),
                 older("v1alpha1", "Workload"),
             ],
         ),

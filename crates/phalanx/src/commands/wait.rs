@@ -119,11 +119,11 @@ impl Goal {
                 let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
                 conditions(object).any(|condition| {
                     // A condition with an `observedGeneration` is not valid for a later generation.
-                    let judged = condition["observedGeneration"].as_i64().unwrap_or(generation);
+                    let observed = condition["observedGeneration"].as_i64().unwrap_or(generation);
                     let is = |field: &str, text: &str| {
                         condition[field].as_str().is_some_and(|found| found.eq_ignore_ascii_case(text))
                     };
-                    is("type", kind) && is("status", status) && judged >= generation
+                    is("type", kind) && is("status", status) && observed >= generation
                 })
             }
             (Goal::Field { path, wanted, .. }, Some(object)) => {

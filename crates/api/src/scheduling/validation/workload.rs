@@ -249,7 +249,7 @@ fn list<T: PartialEq + serde::Serialize>(
     new: &[T],
     old: Option<&[T]>,
     name: fn(&T) -> &String,
-    judge: impl Fn(&Path, &T, Option<&T>) -> ErrorList,
+    validate_template: impl Fn(&Path, &T, Option<&T>) -> ErrorList,
 ) -> ErrorList {
     let mut errors = ErrorList::new();
     let before = |template: &T| old.and_then(|old| old.iter().find(|old| name(old) == name(template)));
@@ -269,7 +269,7 @@ fn list<T: PartialEq + serde::Serialize>(
     for (i, template) in new.iter().enumerate() {
         let old = before(template);
         if old != Some(template) {
-            errors.extend(judge(&path.index(i), template, old));
+            errors.extend(validate_template(&path.index(i), template, old));
         }
     }
     errors

@@ -71,9 +71,9 @@ fn a_job_set_of_the_proposal_compiles_to_the_same_with_its_blocks_at_the_root() 
 fn draft_spellings_in_a_job_set_are_converted_with_a_warning() {
     let (_, warnings) = compile_all(&read(&seed("004-jobset-targeted"))).unwrap();
     assert_snapshot!(warnings.join("\n"), @r"
-    spec.scheduling.policy: a draft's spelling; write schedulingPolicy
-    spec.scheduling.replicatedJobPolicies[0].constraints: a draft's spelling; write schedulingConstraints
-    spec.scheduling.replicatedJobPolicies[0].schedulingConstraints.topology[0].level: a draft's spelling; write key
+    spec.scheduling.policy: a name from a draft of the API; use schedulingPolicy
+    spec.scheduling.replicatedJobPolicies[0].constraints: a name from a draft of the API; use schedulingConstraints
+    spec.scheduling.replicatedJobPolicies[0].schedulingConstraints.topology[0].level: a name from a draft of the API; use key
     ");
 }
 
