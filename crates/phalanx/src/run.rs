@@ -207,7 +207,7 @@ async fn refused_templates(plane: &ControlPlane) -> BTreeMap<String, String> {
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}, "spec": template["spec"],
             });
             let path = format!("{}?dryRun=All", PodView::RESOURCE.collection_path(namespace));
-            let response =
+            let (response, _) =
                 api_request::write_with_warnings(&client, Method::POST, &path, api_request::JSON, &pod).await;
             let reason = match response {
                 Err(kube::Error::Api(status)) if status.code == 403 => Some(status.message.clone()),

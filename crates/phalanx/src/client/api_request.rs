@@ -23,9 +23,9 @@ const PAGE_SIZE: &str = "500";
 
 /// Reads `path`, in the first format of `accept` that the server supports.
 pub async fn get(client: &Client, path: &str, accept: &str) -> Result<Value, Error> {
-    let (response, warnings) = send(client, request(Method::GET, path, accept).body(Body::from(Vec::new()))).await?;
+    let (response, warnings) = send(client, request(Method::GET, path, accept).body(Body::from(Vec::new()))).await;
     print_warnings(&warnings);
-    Ok(response)
+    response
 }
 
 /// Reads the collection at `path` page by page. The result has the `items` (or `rows`) of all pages.
@@ -59,19 +59,19 @@ pub async fn write(
     content_type: &str,
     body: &Value,
 ) -> Result<Value, Error> {
-    let (response, warnings) = write_with_warnings(client, method, path, content_type, body).await?;
+    let (response, warnings) = write_with_warnings(client, method, path, content_type, body).await;
     print_warnings(&warnings);
-    Ok(response)
+    response
 }
 
-/// The same, with the server's warnings returned instead of printed.
+/// The same, with the server's warnings returned instead of printed. A refused write has warnings too.
 pub async fn write_with_warnings(
     client: &Client,
     method: Method,
     path: &str,
     content_type: &str,
     body: &Value,
-) -> Result<(Value, Vec<String>), Error> {
+) -> (Result<Value, Error>, Vec<String>) {
     let body = serde_json::to_vec(body).expect("a JSON value can always be serialized");
     send(client, request(method, path, JSON).header(CONTENT_TYPE, content_type).body(Body::from(body))).await
 }
@@ -115,16 +115,25 @@ fn request(method: Method, path: &str, accept: &str) -> http::request::Builder {
 }
 
 /// The response body and the warnings in its headers.
-async fn send(client: &Client, request: Result<Request<Body>, http::Error>) -> Result<(Value, Vec<String>), Error> {
+async fn send(client: &Client, request: Result<Request<Body>, http::Error>) -> (Result<Value, Error>, Vec<String>) {
+    let mut warnings = Vec::new();
+    let response = send_collecting(client, request, &mut warnings).await;
+    (response, warnings)
+}
+
+async fn send_collecting(
+    client: &Client,
+    request: Result<Request<Body>, http::Error>,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Error> {
     let response = client.send(request.map_err(Error::HttpError)?).await?;
     let (parts, body) = response.into_parts();
-    let warnings = parts.headers.get_all("warning").iter().filter_map(|value| value.to_str().ok());
-    let warnings: Vec<String> = warnings.filter_map(warning_text).collect();
+    let headers = parts.headers.get_all("warning").iter().filter_map(|value| value.to_str().ok());
+    warnings.extend(headers.filter_map(warning_text));
     let bytes = body.collect().await?.to_bytes();
     if parts.status.is_success() {
-        return serde_json::from_slice(&bytes).map(|response| (response, warnings)).map_err(Error::SerdeError);
+        return serde_json::from_slice(&bytes).map_err(Error::SerdeError);
     }
-    print_warnings(&warnings);
     Err(error_from_response(parts.status, &bytes))
 }
 

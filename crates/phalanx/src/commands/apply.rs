@@ -96,12 +96,15 @@ pub async fn apply(
     let intents = intents(connection, &kinds, manifests, validate)?;
     let (mut problems, mut code) = (Vec::new(), cli::EXIT_DONE);
     for intent in &intents {
-        match intent.execute(&connection.client, validate).await {
-            Ok(ApplyResult { outcome, object: response, warnings }) => {
+        let mut warnings = Vec::new();
+        let result = intent.execute(&connection.client, validate, &mut warnings).await;
+        for problem in locate_warnings(intent.manifest, &warnings) {
+            eprintln!("warning: {problem}");
+        }
+        match result {
+            Ok(ApplyResult { outcome, object: response }) => {
                 let dropped = response.iter().flat_map(|response| dropped_fields(intent.manifest, response, &warnings));
-                for problem in locate_warnings(intent.manifest, &warnings).into_iter().chain(dropped) {
-                    eprintln!("warning: {problem}");
-                }
+                dropped.for_each(|problem| eprintln!("warning: {problem}"));
                 match writeln!(out, "{} {outcome}", intent.kind.object_display_name(&intent.name)) {
                     // The remaining objects are applied even if the reader of the output is gone.
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
@@ -172,8 +175,13 @@ fn intent<'a>(
 }
 
 impl ApplyIntent<'_> {
-    /// Creates or updates the object.
-    async fn execute(&self, client: &Client, validate: FieldValidation) -> Result<ApplyResult, Error> {
+    /// Creates or updates the object. `warnings` gets those of the last write.
+    async fn execute(
+        &self,
+        client: &Client,
+        validate: FieldValidation,
+        warnings: &mut Vec<String>,
+    ) -> Result<ApplyResult, Error> {
         let options =
             api_request::query(&[("fieldValidation", validate.as_query_value()), ("fieldManager", "phalanx")]);
         let collection = format!("{}{options}", self.kind.collection_path(Some(&self.namespace)));
@@ -190,15 +198,11 @@ impl ApplyIntent<'_> {
             let current = match api_request::get(client, &object, api_request::JSON).await {
                 Ok(current) => current,
                 Err(error) if is_not_found(&error) => {
-                    match api_request::write_with_warnings(
-                        client,
-                        Method::POST,
-                        &collection,
-                        api_request::JSON,
-                        &wanted,
-                    )
-                    .await
-                    {
+                    let create =
+                        api_request::write_with_warnings(client, Method::POST, &collection, api_request::JSON, &wanted);
+                    let (response, found) = create.await;
+                    *warnings = found;
+                    match response {
                         // Another client created it in the meantime; it is updated instead.
                         Err(error) if is_already_exists(&error) && !is_last => continue,
                         response => return response.map(|response| ApplyResult::of("created", response)),
@@ -208,17 +212,19 @@ impl ApplyIntent<'_> {
             };
             let original = three_way_merge::last_applied(&current);
             let Some(mut patch) = three_way_merge::patch(original.as_ref(), &wanted, &current, merging) else {
-                return Ok(ApplyResult { outcome: "unchanged", object: None, warnings: Vec::new() });
+                return Ok(ApplyResult { outcome: "unchanged", object: None });
             };
             // The lists in the patch are computed from this version and are wrong for any other.
             patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
             let path = format!("{object}{options}");
-            match api_request::write_with_warnings(client, Method::PATCH, &path, api_request::MERGE_PATCH, &patch).await
-            {
+            let (response, found) =
+                api_request::write_with_warnings(client, Method::PATCH, &path, api_request::MERGE_PATCH, &patch).await;
+            *warnings = found;
+            match response {
                 Err(error) if is_conflict(&error) && !is_last => {}
                 response => {
                     let response = response?;
-                    let is_same = without_server_fields(response.0.clone()) == without_server_fields(current);
+                    let is_same = without_server_fields(response.clone()) == without_server_fields(current);
                     return Ok(ApplyResult::of(if is_same { "unchanged" } else { "configured" }, response));
                 }
             }
@@ -232,13 +238,11 @@ struct ApplyResult {
     outcome: &'static str,
     /// The object in the response, if there was a write.
     object: Option<Value>,
-    /// Warnings of the server.
-    warnings: Vec<String>,
 }
 
 impl ApplyResult {
-    fn of(outcome: &'static str, (response, warnings): (Value, Vec<String>)) -> ApplyResult {
-        ApplyResult { outcome, object: Some(response), warnings }
+    fn of(outcome: &'static str, response: Value) -> ApplyResult {
+        ApplyResult { outcome, object: Some(response) }
     }
 }
 
@@ -275,10 +279,12 @@ pub async fn create_all(
     let kinds = ServedKinds::built_in();
     let (mut created, mut problems) = (Vec::new(), Vec::new());
     for manifest in manifests {
-        match create(client, &kinds, manifest).await {
-            Ok((object, warnings)) => {
-                let dropped = dropped_fields(manifest, &object, &warnings);
-                locate_warnings(manifest, &warnings).into_iter().chain(dropped).for_each(&mut warn);
+        let mut warnings = Vec::new();
+        let response = create(client, &kinds, manifest, &mut warnings).await;
+        locate_warnings(manifest, &warnings).into_iter().for_each(&mut warn);
+        match response {
+            Ok(object) => {
+                dropped_fields(manifest, &object, &warnings).into_iter().for_each(&mut warn);
                 created.push(object);
             }
             Err(found) => problems.extend(found),
@@ -291,7 +297,8 @@ async fn create(
     client: &Client,
     kinds: &ServedKinds,
     manifest: &Manifest,
-) -> Result<(Value, Vec<String>), Vec<Problem>> {
+    warnings: &mut Vec<String>,
+) -> Result<Value, Vec<Problem>> {
     let kind = kind_of(kinds, manifest).map_err(|problem| vec![problem])?;
     let problems = schema_problems(manifest);
     if !problems.is_empty() {
@@ -299,8 +306,9 @@ async fn create(
     }
     let namespace = manifest.document["metadata"]["namespace"].as_str().unwrap_or("default");
     let path = format!("{}?fieldValidation=Strict", kind.collection_path(Some(namespace)));
-    let response =
+    let (response, found) =
         api_request::write_with_warnings(client, Method::POST, &path, api_request::JSON, &manifest.document).await;
+    *warnings = found;
     response.map_err(|error| match error {
         Error::Api(status) => problems_of(manifest, &status),
         other => vec![manifest.problem("", &other.to_string())],
@@ -353,16 +361,30 @@ fn problems_of(manifest: &Manifest, status: &Status) -> Vec<Problem> {
         .filter(|cause| !cause.field.is_empty())
         .map(|cause| manifest.problem(&cause.field, &format!("{}: {}", cause.field, cause.message)))
         .collect();
-    if with_field.is_empty() { vec![manifest.problem("", &status.message)] } else { with_field }
+    if !with_field.is_empty() {
+        return with_field;
+    }
+    // A write of an object that does not exist can only lack its namespace.
+    if status.code == 404 && status.message.starts_with("namespaces ") {
+        let message = format!(
+            "metadata.namespace: {}; create it first, or add it to the manifests before this object",
+            status.message
+        );
+        return vec![manifest.problem("metadata.namespace", &message)];
+    }
+    vec![manifest.problem("", &status.message)]
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::cli;
+    use std::path::Path;
+
     use crate::client::api_request;
+    use crate::commands::apply::create_all;
     use crate::commands::apply::three_way_merge::LAST_APPLIED;
     use crate::test_cluster::{CliTestCluster, job};
+    use crate::{cli, manifest};
     use serde_json::Value;
 
     async fn read(cluster: &CliTestCluster, name: &str) -> Value {
@@ -436,6 +458,30 @@ mod tests {
         let jobs =
             api_request::list(&cluster.connection.client, "/apis/batch/v1/jobs", &[], api_request::JSON).await.unwrap();
         assert_eq!(jobs["items"].as_array().map(Vec::len), Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_namespace_is_reported_with_what_to_do() {
+        let cluster = CliTestCluster::start(1).await;
+        let elsewhere = job("a", 1).replace("metadata: {name: a}", "metadata:\n  name: a\n  namespace: team");
+        let failure = cluster.apply(&elsewhere).await.unwrap_err();
+        let want = "-:6: job/a: metadata.namespace: namespaces \"team\" not found; create it first, or add it to the manifests before this object";
+        assert_eq!(failure.lines, [want]);
+    }
+
+    /// The warnings of a refused manifest were printed without its file.
+    #[tokio::test(start_paused = true)]
+    async fn warnings_of_a_refused_manifest_have_its_file_and_line() {
+        let cluster = CliTestCluster::start(1).await;
+        let text = "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: a, namespace: team}\n\
+                    spec: {schedulingPolicy: {basic: {}}}\n";
+        let manifests = manifest::parse(Path::new("group.yaml"), text).unwrap();
+        let mut warnings = Vec::new();
+        let result =
+            create_all(&cluster.connection.client, &manifests, |warning| warnings.push(warning.to_string())).await;
+        assert!(result.is_err());
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("group.yaml:1: podgroup/a: scheduling.k8s.io/v1alpha2"), "{warnings:?}");
     }
 
     #[tokio::test(start_paused = true)]
