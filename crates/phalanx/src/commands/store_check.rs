@@ -1,5 +1,6 @@
 //! `phalanx store check`: verifies the checksums of a data directory.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use store::disk::{OpenError, directory};
@@ -44,6 +45,9 @@ pub fn hint(error: &OpenError) -> Option<&'static str> {
         ),
         OpenError::Io { source, .. } if directory::is_untrusted(source) => {
             Some("check what it is and remove it, or choose another directory with --data-dir")
+        }
+        OpenError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            Some("run it as the user that owns the directory, or choose another one with --data-dir")
         }
         OpenError::Io { .. } => None,
     }
