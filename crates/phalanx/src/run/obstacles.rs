@@ -100,7 +100,8 @@ fn of_endless_job(job: &JobView, pods: &[Arc<PodView>], snapshot: &ClusterSnapsh
     (!has_end && has_all_pods(job, pods) && unfinished.all(runs)).then(|| RUNS_FOREVER.to_owned())
 }
 
-const RUNS_FOREVER: &str = "its pods run forever (annotation phalanx.dev/run-seconds, or --run-seconds)";
+const RUNS_FOREVER: &str =
+    "its pods run forever (annotation phalanx.dev/run-seconds, --run-seconds or nodes.runSeconds)";
 
 fn of_waiting_pod(pod: &PodView, snapshot: &ClusterSnapshot) -> Option<String> {
     let scheduler = pod.spec.scheduler_name.as_str();

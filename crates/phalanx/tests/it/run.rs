@@ -284,7 +284,7 @@ fn run_time_and_exit_code_come_from_annotation_option_file_and_default_in_this_o
     let annotated = job("a", "backoffLimit: 0", "annotations: {phalanx.dev/run-seconds: '0'}", "");
     let dir = TestDir::new("run-pod-defaults");
     let file = configuration(&dir, "nodes: {runSeconds: forever, exitCode: 7}\n");
-    let forever = "job/a: cannot finish: its pods run forever (annotation phalanx.dev/run-seconds, or --run-seconds)";
+    let forever = "job/a: cannot finish: its pods run forever (annotation phalanx.dev/run-seconds, --run-seconds or nodes.runSeconds)";
     for (case, manifest, options, code, want) in [
         ("default", &plain, &[][..], 0, "1 done"),
         ("file", &plain, &["--config", &file], 1, forever),
