@@ -21,6 +21,9 @@ use crate::request::{get, post, put};
 /// The longest time that releasing the lease may take, so that a stop does not hang.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// An ongoing failure is logged this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The state of this process in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeadershipState {
@@ -41,6 +44,24 @@ pub struct Election {
     observed_lease: ObservedLease,
     fence: Fence,
     leadership: watch::Sender<LeadershipState>,
+    failure_log: FailureLog,
+}
+
+/// The last failure that was logged, and when.
+#[derive(Default)]
+struct FailureLog(Option<(String, Instant)>);
+
+impl FailureLog {
+    /// Whether to log a failure: another cause than before, or the same for a long time.
+    fn add(&mut self, cause: &str, now: Instant) -> bool {
+        let was_just_logged =
+            |(logged, logged_at): &(String, Instant)| logged == cause && now.duration_since(*logged_at) < LOG_INTERVAL;
+        if self.0.as_ref().is_some_and(was_just_logged) {
+            return false;
+        }
+        self.0 = Some((cause.to_owned(), now));
+        true
+    }
 }
 
 impl Election {
@@ -61,6 +82,7 @@ impl Election {
             observed_lease: ObservedLease::default(),
             fence: fence.clone(),
             leadership: sender,
+            failure_log: FailureLog::default(),
         };
         (state, fence, election.run())
     }
@@ -82,7 +104,10 @@ impl Election {
         loop {
             let requested_at = Instant::now();
             match timeout(self.settings.renew_deadline, self.try_acquire_or_renew()).await {
-                Ok(Ok(true)) => return requested_at,
+                Ok(Ok(true)) => {
+                    self.failure_log = FailureLog::default();
+                    return requested_at;
+                }
                 Ok(Ok(false)) => {
                     self.leadership.send_if_modified(|state| {
                         let was_lost = *state == LeadershipState::Lost;
@@ -119,6 +144,7 @@ impl Election {
             }
             match timeout_at(until, self.try_acquire_or_renew()).await {
                 Ok(Ok(true)) => {
+                    self.failure_log = FailureLog::default();
                     until = requested_at + self.settings.renew_deadline;
                     self.fence.open_until(until);
                 }
@@ -161,7 +187,10 @@ impl Election {
         tokio::time::sleep(every.jittered(1, &self.random)).await;
     }
 
-    fn log_failure(&self, cause: &str) {
+    fn log_failure(&mut self, cause: &str) {
+        if !self.failure_log.add(cause, Instant::now()) {
+            return;
+        }
         tracing::warn!(lease = %self.path(), "cannot acquire or renew the lease: {cause}; retrying");
     }
 
@@ -193,5 +222,21 @@ pub async fn release_lease(client: &Client, settings: &ElectionSettings, clock: 
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!("the lease was not released: {}", message(&error)),
         Err(_) => tracing::warn!("the lease was not released: no response"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server out of reach was logged at every attempt, every two seconds.
+    #[tokio::test(start_paused = true)]
+    async fn an_ongoing_failure_is_logged_once_a_minute() {
+        let (mut log, start) = (FailureLog::default(), Instant::now());
+        let mut logged_after = |cause: &str, seconds: u64| log.add(cause, start + Duration::from_secs(seconds));
+        assert!(logged_after("connection refused", 0));
+        assert!(!logged_after("connection refused", 2) && !logged_after("connection refused", 59));
+        assert!(logged_after("no response", 59), "another cause is news");
+        assert!(logged_after("no response", 119));
     }
 }
