@@ -24,6 +24,9 @@ use crate::explain::local_core::{self, ClusterObjects};
 pub struct SchedulerResponse {
     /// Which scheduler it is, for people.
     pub source: String,
+    /// Whether no scheduler responded, and this process computed the reports.
+    #[serde(skip)]
+    pub is_local: bool,
     /// A report for each unit that it knows.
     pub units: Vec<UnitReport>,
 }
@@ -50,7 +53,10 @@ impl SchedulerResponse {
         let unit = self.units.iter().find(is_wanted)?;
         let refused = unit.refusal.as_ref().map(|refusal| format!("waits: {}", refusal.message));
         let excluded = unit.exclusion_message.as_ref().map(|message| format!("is not placed: {message}"));
-        let fits = (unit.state == UnitState::FitsNow).then(|| "is about to be placed: it fits now".to_owned());
+        let fits = (unit.state == UnitState::FitsNow).then(|| match self.is_local {
+            true => "fits now, but no scheduler responds".to_owned(),
+            false => "is about to be placed: it fits now".to_owned(),
+        });
         refused.or(excluded).or(fits)
     }
 }
@@ -76,9 +82,10 @@ pub async fn query_scheduler(
         None => (client.clone(), SERVER_ROOT, "as the server's scheduler sees it".to_owned()),
     };
     match query_units(units, &scheduler_client, root).await {
-        Ok(units) => return Ok(Some(SchedulerResponse { source, units })),
+        Ok(units) => return Ok(Some(SchedulerResponse { source, is_local: false, units })),
         Err(error) if address.is_some() => {
-            eprintln!("note: the scheduler at {} does not respond: {error}", address.unwrap_or_default());
+            let cause = runtime::failure::message(&error);
+            eprintln!("note: the scheduler at {} does not respond: {cause}", address.unwrap_or_default());
         }
         // Not a Phalanx server, or one without a scheduler.
         Err(Error::Api(status)) if matches!(status.code, 403 | 404 | 405 | 503) => {}
@@ -88,7 +95,7 @@ pub async fn query_scheduler(
     let explanations = local_core::explain(&cluster, units);
     let source = "computed by this command from all nodes and pods, because no scheduler responded".to_owned();
     let units = explanations.iter().map(scheduler::query::unit_report).collect();
-    Ok(Some(SchedulerResponse { source, units }))
+    Ok(Some(SchedulerResponse { source, is_local: true, units }))
 }
 
 /// The reports of the scheduler below `root` about each of the units.

@@ -204,9 +204,13 @@ fn without_a_condition_the_summary_is_from_the_scheduler() {
         ("a group that fits", about_group(), fits, "is about to be placed: it fits now"),
         ("no refusal", about_group(), idle, NO_SCHEDULER_RESPONSE),
     ] {
-        let response = SchedulerResponse { source: "here".to_owned(), units: vec![report] };
+        let response = SchedulerResponse { source: "here".to_owned(), is_local: false, units: vec![report] };
         assert_eq!(Explanation::from_evidence(&evidence, Some(response)).summary, want, "{case}");
     }
+    let fits = report(UnitKind::PodGroup, "g", UnitState::FitsNow);
+    let response = SchedulerResponse { source: "here".to_owned(), is_local: true, units: vec![fits] };
+    let summary = Explanation::from_evidence(&about_group(), Some(response)).summary;
+    assert_eq!(summary, "fits now, but no scheduler responds");
 }
 
 #[test]
