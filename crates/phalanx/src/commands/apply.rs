@@ -365,7 +365,8 @@ fn problems_of(manifest: &Manifest, status: &Status) -> Vec<Problem> {
         return with_field;
     }
     // A write of an object that does not exist can only lack its namespace.
-    if status.code == 404 && status.message.starts_with("namespaces ") {
+    let kind = status.details.as_ref().map(|details| details.kind.as_str());
+    if status.code == 404 && kind == Some("namespaces") {
         let message = format!(
             "metadata.namespace: {}; create it first, or add it to the manifests before this object",
             status.message
