@@ -31,13 +31,15 @@ use crate::scheduling_cases::{CasePolicy, CaseVariant, NAMESPACE, RACK, Scheduli
 mod day; // a day on virtual time: waits, and what reservations keep idle
 mod explained; // beside explanations on another thread
 mod instructions; // counted under valgrind and compared with recorded counts
+mod waiting; // changes beside thousands of waiting gangs
 
 /// Options of `cargo xtask bench core`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Run only this case, such as gang-1000x3, tas-750x4, single-10000-of-50, single-10000-behind-10000,
     /// gang-3x1000@50000, daemon-50000@50000, churn-1000@1000 or gang-9x1000-beside-1500000@150000; other sizes have
-    /// names of the same form. explained-1000 runs only by name: decisions while 1,000 waiting gangs are explained
+    /// names of the same form. Only by name run explained-1000 (decisions while 1,000 waiting gangs are explained), and
+    /// waiting-10000, waiting-10000-of-900 and waiting-10000-leader (changes beside 10,000 waiting gangs)
     #[arg(long)]
     pub case: Option<String>,
     /// Simulate a day of hopeless gangs, large gangs and small pods on 512 nodes, with and without reservations
@@ -96,6 +98,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     if args.case.as_deref() == Some(explained::CASE) {
         return explained::run();
+    }
+    if let Some(case) = args.case.as_deref().filter(|case| waiting::CASES.contains(case)) {
+        return waiting::run(case);
     }
     let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
     if args.day {
@@ -238,10 +243,8 @@ fn measure(case: &SchedulingCase) -> anyhow::Result<CoreMeasurement> {
 }
 
 impl CoreMeasurement {
-    /// The smallest time that at least `percent` of the decisions did not exceed.
     fn percentile(&self, percent: usize) -> f64 {
-        let rank = (self.decision_times.len() * percent).div_ceil(100).max(1);
-        self.decision_times.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+        percentile(&self.decision_times, percent)
     }
 
     fn seconds(&self) -> f64 {
@@ -284,6 +287,12 @@ impl fmt::Display for CoreMeasurement {
         let [rss, core] = [memory_mb(peak_mb_of), self.core_mb].map(|mb| mb.unwrap_or(f64::NAN));
         write!(f, "{observe:>13.2} {rate:>9.0} {:>8.3} {rss:>8.0} {core:>8.0}", self.seconds())
     }
+}
+
+/// The smallest of the sorted times that at least `percent` of them did not exceed, in milliseconds.
+fn percentile(sorted: &[Duration], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
 
 /// Memory of this process, if the system reports it.

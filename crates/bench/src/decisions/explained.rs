@@ -14,7 +14,7 @@ use api::quantity::Quantity;
 use api::views::{ObjectKey, PodView, SchedulingGroupView};
 use scheduler_core::{BindOutcome, ClusterChange, Config, Core, DecisionAction, ExplainTask, Fork, Unit};
 
-use super::{container, meta, node, pod, pod_group};
+use super::{container, meta, node, percentile, pod, pod_group};
 use crate::scheduling_cases::{DEFAULT_NODES, NAMESPACE, SchedulingCase};
 
 /// The name for `--case`.
@@ -191,10 +191,4 @@ fn single(name: &str, cpu: Quantity) -> PodView {
     pod.spec.scheduler_name = "default-scheduler".into();
     pod.spec.containers = vec![container(cpu)];
     pod
-}
-
-/// In milliseconds; of sorted times.
-fn percentile(sorted: &[Duration], percent: usize) -> f64 {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1e3)
 }
