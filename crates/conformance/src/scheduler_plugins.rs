@@ -60,8 +60,8 @@ struct PluginQuery {
 /// All built-in filters and scores, and the other plugins that a profile of kube-scheduler needs.
 fn all_plugins() -> Vec<String> {
     let others = ["SchedulingGates", "PrioritySort", "DefaultBinder"];
-    let filters = BUILT_IN_FILTERS.iter().map(|filter| filter.name);
-    let scores = BUILT_IN_SCORES.iter().map(|score| score.name);
+    let filters = BUILT_IN_FILTERS.iter().map(|filter| filter.id.name());
+    let scores = BUILT_IN_SCORES.iter().map(|score| score.id.name());
     let names: BTreeSet<_> = others.into_iter().chain(filters).chain(scores).collect();
     names.into_iter().map(str::to_owned).collect()
 }

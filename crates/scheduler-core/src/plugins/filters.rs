@@ -28,14 +28,15 @@ use crate::cluster::ghosts::{GhostPurpose, GhostSetId};
 use crate::cluster::{Cluster, NodeRef, NodeRefs, PodCounter, ResourceId};
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
+use crate::plugins::id::PluginId;
 use crate::plugins::profile::PluginArgs;
 use crate::queue::cluster_events::ClusterEvents;
 
 /// A built-in filter, as a line of the table.
 #[derive(Debug)]
 pub struct BuiltInFilter {
-    /// Its name in configuration and explanations, which is kube-scheduler's.
-    pub name: &'static str,
+    /// Its identity in configuration, metrics and explanations.
+    pub id: PluginId,
     /// Whether kube-scheduler's plugin needs its preFilter for its filter.
     pub needs_pre_filter: bool,
     /// Whether its slots follow from requests, host ports and the number of pods alone.
@@ -46,34 +47,44 @@ pub struct BuiltInFilter {
 /// All built-in filters, in the order they are applied: static ones, then counted ones. Profiles, configuration and
 /// reports take names and order from here.
 pub static BUILT_IN_FILTERS: &[BuiltInFilter] = &[
-    BuiltInFilter { name: "NodeName", needs_pre_filter: false, counts_usage: false, new: |_, _| Arc::new(NodeName) },
     BuiltInFilter {
-        name: "NodeUnschedulable",
+        id: PluginId::NODE_NAME,
+        needs_pre_filter: false,
+        counts_usage: false,
+        new: |_, _| Arc::new(NodeName),
+    },
+    BuiltInFilter {
+        id: PluginId::NODE_UNSCHEDULABLE,
         needs_pre_filter: false,
         counts_usage: false,
         new: |_, _| Arc::new(NodeUnschedulable),
     },
     BuiltInFilter {
-        name: "TaintToleration",
+        id: PluginId::TAINT_TOLERATION,
         needs_pre_filter: false,
         counts_usage: false,
         new: |_, _| Arc::new(Taints),
     },
     BuiltInFilter {
-        name: "NodeAffinity",
+        id: PluginId::NODE_AFFINITY,
         needs_pre_filter: true,
         counts_usage: false,
         new: |args, cluster| Arc::new(NodeAffinity::of(&args.node_affinity, cluster)),
     },
     BuiltInFilter {
-        name: "NodeDeclaredFeatures",
+        id: PluginId::NODE_DECLARED_FEATURES,
         needs_pre_filter: true,
         counts_usage: false,
         new: |_, cluster| Arc::new(NodeDeclaredFeatures::of(cluster)),
     },
-    BuiltInFilter { name: "NodePorts", needs_pre_filter: true, counts_usage: true, new: |_, _| Arc::new(HostPorts) },
     BuiltInFilter {
-        name: "NodeResourcesFit",
+        id: PluginId::NODE_PORTS,
+        needs_pre_filter: true,
+        counts_usage: true,
+        new: |_, _| Arc::new(HostPorts),
+    },
+    BuiltInFilter {
+        id: PluginId::NODE_RESOURCES_FIT,
         needs_pre_filter: true,
         counts_usage: true,
         new: |args, _| Arc::new(NodeResourcesFit::of(&args.fit)),
@@ -240,8 +251,8 @@ mod tests {
         let mut is_counted = false;
         for built_in in BUILT_IN_FILTERS {
             let filter = (built_in.new)(&PluginArgs::default(), &mut cluster);
-            assert_eq!(filter.name(), built_in.name);
-            assert!(filter.kind() != PluginKind::Static || !is_counted, "{} comes too late", built_in.name);
+            assert_eq!(filter.name(), built_in.id.name());
+            assert!(filter.kind() != PluginKind::Static || !is_counted, "{} comes too late", built_in.id);
             is_counted = filter.kind() != PluginKind::Static;
         }
     }

@@ -101,7 +101,7 @@ pub struct BalanceArgs {
 impl PartialEq for FilterPlugin {
     fn eq(&self, other: &FilterPlugin) -> bool {
         match (self, other) {
-            (FilterPlugin::BuiltIn(ours), FilterPlugin::BuiltIn(theirs)) => ours.name == theirs.name,
+            (FilterPlugin::BuiltIn(ours), FilterPlugin::BuiltIn(theirs)) => ours.id == theirs.id,
             (FilterPlugin::Custom(ours), FilterPlugin::Custom(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => false,
         }
@@ -112,7 +112,7 @@ impl PartialEq for FilterPlugin {
 impl PartialEq for ScorePlugin {
     fn eq(&self, other: &ScorePlugin) -> bool {
         match (self, other) {
-            (ScorePlugin::BuiltIn(ours), ScorePlugin::BuiltIn(theirs)) => ours.name == theirs.name,
+            (ScorePlugin::BuiltIn(ours), ScorePlugin::BuiltIn(theirs)) => ours.id == theirs.id,
             (ScorePlugin::Custom(ours), ScorePlugin::Custom(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => false,
         }
@@ -162,7 +162,7 @@ impl FilterPlugin {
     /// Its name in configuration and explanations.
     pub fn name(&self) -> &str {
         match self {
-            FilterPlugin::BuiltIn(filter) => filter.name,
+            FilterPlugin::BuiltIn(filter) => filter.id.name(),
             FilterPlugin::Custom(filter) => filter.name(),
         }
     }
@@ -170,14 +170,14 @@ impl FilterPlugin {
     /// Its id.
     pub(crate) fn id(&self) -> PluginId {
         match self {
-            FilterPlugin::BuiltIn(filter) => PluginId::new(filter.name),
+            FilterPlugin::BuiltIn(filter) => filter.id.clone(),
             FilterPlugin::Custom(filter) => PluginId::new(filter.name().to_owned()),
         }
     }
 
     /// Whether it is the built-in filter for requests.
     pub(crate) fn is_resource_filter(&self) -> bool {
-        matches!(self, FilterPlugin::BuiltIn(filter) if PluginId::new(filter.name) == PluginId::NODE_RESOURCES_FIT)
+        matches!(self, FilterPlugin::BuiltIn(filter) if filter.id == PluginId::NODE_RESOURCES_FIT)
     }
 
     /// Whether its slots follow from requests, host ports and the number of pods alone.
@@ -198,7 +198,7 @@ impl ScorePlugin {
     /// Its name in configuration and explanations.
     pub fn name(&self) -> &str {
         match self {
-            ScorePlugin::BuiltIn(score) => score.name,
+            ScorePlugin::BuiltIn(score) => score.id.name(),
             ScorePlugin::Custom(score) => score.name(),
         }
     }

@@ -23,13 +23,14 @@ use crate::cluster::{Cluster, NodeRef, NodeRefs};
 use crate::demand::classes::Class;
 use crate::demand::reads::ReadSet;
 use crate::plugins::filters::PluginKind;
+use crate::plugins::id::PluginId;
 use crate::plugins::profile::PluginArgs;
 
 /// A built-in score, as a line of the table.
 #[derive(Debug)]
 pub struct BuiltInScore {
-    /// Its name in configuration and explanations, which is kube-scheduler's.
-    pub name: &'static str,
+    /// Its identity in configuration, metrics and explanations.
+    pub id: PluginId,
     /// Its weight in the default profile.
     pub default_weight: i64,
     /// Whether kube-scheduler's plugin needs its preScore for its score.
@@ -40,31 +41,31 @@ pub struct BuiltInScore {
 /// All built-in scores. Profiles, configuration and reports take names and weights from here.
 pub static BUILT_IN_SCORES: &[BuiltInScore] = &[
     BuiltInScore {
-        name: "TaintToleration",
+        id: PluginId::TAINT_TOLERATION,
         default_weight: 3,
         needs_pre_score: true,
         new: |_, _| Arc::new(SoftTaints),
     },
     BuiltInScore {
-        name: "NodeAffinity",
+        id: PluginId::NODE_AFFINITY,
         default_weight: 2,
         needs_pre_score: true,
         new: |args, cluster| Arc::new(PreferredNodes::of(&args.node_affinity, cluster)),
     },
     BuiltInScore {
-        name: "NodeResourcesFit",
+        id: PluginId::NODE_RESOURCES_FIT,
         default_weight: 1,
         needs_pre_score: true,
         new: |args, cluster| Arc::new(Allocation::of(&args.fit, cluster)),
     },
     BuiltInScore {
-        name: "NodeResourcesBalancedAllocation",
+        id: PluginId::BALANCED_ALLOCATION,
         default_weight: 1,
         needs_pre_score: true,
         new: |args, cluster| Arc::new(BalancedAllocation::of(&args.balance, cluster)),
     },
     BuiltInScore {
-        name: "ImageLocality",
+        id: PluginId::IMAGE_LOCALITY,
         default_weight: 1,
         needs_pre_score: false,
         new: |_, _| Arc::new(ImageLocality),
@@ -172,7 +173,7 @@ mod tests {
     fn the_table_has_the_names_of_the_scores() {
         let mut cluster = Cluster::default();
         for built_in in BUILT_IN_SCORES {
-            assert_eq!((built_in.new)(&PluginArgs::default(), &mut cluster).name(), built_in.name);
+            assert_eq!((built_in.new)(&PluginArgs::default(), &mut cluster).name(), built_in.id.name());
         }
     }
 }

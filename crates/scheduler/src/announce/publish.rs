@@ -75,7 +75,7 @@ fn obstacle(refusal: &Refusal) -> String {
 /// Grows with the number of filters that a node passed that was refused for this reason.
 fn filter_stage(reason: &RefusalReason) -> usize {
     let last = 2 * BUILT_IN_FILTERS.len();
-    let position = BUILT_IN_FILTERS.iter().position(|filter| PluginId::new(filter.name) == reason.plugin);
+    let position = BUILT_IN_FILTERS.iter().position(|filter| filter.id == reason.plugin);
     match &reason.plugin {
         // Reservations begin and end, and matter only if nothing else is short.
         plugin if *plugin == PluginId::RESERVATION => last - 1,

@@ -6,63 +6,61 @@
 
 use api::field::Error;
 use scheduler_core::profile::{FilterPlugin, PluginArgs, ScorePlugin};
-use scheduler_core::{BUILT_IN_FILTERS, BUILT_IN_SCORES, BuiltInFilter, BuiltInScore, Profile};
+use scheduler_core::{BUILT_IN_FILTERS, BUILT_IN_SCORES, BuiltInFilter, BuiltInScore, PluginId, Profile};
 
 use super::fields::FieldReader;
 
 /// A supported plugin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PluginInfo {
-    name: &'static str,
+    id: &'static PluginId,
     filter: Option<&'static BuiltInFilter>,
     score: Option<&'static BuiltInScore>,
 }
 
 /// All plugins of kube-scheduler, in its order. Those that are neither built in nor in [`OTHER_PLUGINS`] are not
 /// supported yet, or their work is done elsewhere.
-const KUBE_SCHEDULER_PLUGINS: [&str; 24] = [
-    "SchedulingGates",
-    "PrioritySort",
-    "NodeName",
-    "NodeUnschedulable",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
-    "DynamicResources",
-    "DefaultPreemption",
-    "NodeResourcesBalancedAllocation",
-    "ImageLocality",
-    "DefaultBinder",
-    "NodeDeclaredFeatures",
-    "GangScheduling",
-    "TopologyPlacementGenerator",
-    "PodGroupPodsCount",
-    "DeferredPodScheduling",
+static KUBE_SCHEDULER_PLUGINS: [PluginId; 24] = [
+    PluginId::SCHEDULING_GATES,
+    PluginId::of("PrioritySort"),
+    PluginId::NODE_NAME,
+    PluginId::NODE_UNSCHEDULABLE,
+    PluginId::TAINT_TOLERATION,
+    PluginId::NODE_AFFINITY,
+    PluginId::NODE_PORTS,
+    PluginId::NODE_RESOURCES_FIT,
+    PluginId::of("VolumeRestrictions"),
+    PluginId::of("NodeVolumeLimits"),
+    PluginId::VOLUME_BINDING,
+    PluginId::of("VolumeZone"),
+    PluginId::POD_TOPOLOGY_SPREAD,
+    PluginId::INTER_POD_AFFINITY,
+    PluginId::DYNAMIC_RESOURCES,
+    PluginId::of("DefaultPreemption"),
+    PluginId::BALANCED_ALLOCATION,
+    PluginId::IMAGE_LOCALITY,
+    PluginId::of("DefaultBinder"),
+    PluginId::NODE_DECLARED_FEATURES,
+    PluginId::GANG_SCHEDULING,
+    PluginId::TOPOLOGY,
+    PluginId::of("PodGroupPodsCount"),
+    PluginId::of("DeferredPodScheduling"),
 ];
 
-/// Keeps pods with scheduling gates out of the queue.
-const SCHEDULING_GATES: &str = "SchedulingGates";
-
 /// Supported plugins without a filter or score.
-const OTHER_PLUGINS: [&str; 3] = [SCHEDULING_GATES, "PrioritySort", "DefaultBinder"];
+const OTHER_PLUGINS: [PluginId; 3] =
+    [PluginId::SCHEDULING_GATES, PluginId::of("PrioritySort"), PluginId::of("DefaultBinder")];
 
 impl PluginInfo {
-    fn of(name: &'static str) -> Option<PluginInfo> {
-        let filter = BUILT_IN_FILTERS.iter().find(|filter| filter.name == name);
-        let score = BUILT_IN_SCORES.iter().find(|score| score.name == name);
-        let is_supported = filter.is_some() || score.is_some() || OTHER_PLUGINS.contains(&name);
-        is_supported.then_some(PluginInfo { name, filter, score })
+    fn of(id: &'static PluginId) -> Option<PluginInfo> {
+        let filter = BUILT_IN_FILTERS.iter().find(|filter| filter.id == *id);
+        let score = BUILT_IN_SCORES.iter().find(|score| score.id == *id);
+        let is_supported = filter.is_some() || score.is_some() || OTHER_PLUGINS.contains(id);
+        is_supported.then_some(PluginInfo { id, filter, score })
     }
 
     fn gates(self) -> bool {
-        self.name == SCHEDULING_GATES
+        *self.id == PluginId::SCHEDULING_GATES
     }
 
     fn needs_pre_filter(self) -> bool {
@@ -76,7 +74,7 @@ impl PluginInfo {
 
 /// In the order of kube-scheduler.
 fn supported_plugins() -> impl Iterator<Item = PluginInfo> {
-    KUBE_SCHEDULER_PLUGINS.into_iter().filter_map(PluginInfo::of)
+    KUBE_SCHEDULER_PLUGINS.iter().filter_map(PluginInfo::of)
 }
 
 /// Result of a lookup by name.
@@ -88,7 +86,7 @@ pub(super) enum PluginLookup {
 
 impl PluginLookup {
     pub(super) fn of(name: &str) -> PluginLookup {
-        match KUBE_SCHEDULER_PLUGINS.into_iter().find(|plugin| *plugin == name) {
+        match KUBE_SCHEDULER_PLUGINS.iter().find(|plugin| plugin.name() == name) {
             Some(plugin) => PluginInfo::of(plugin).map_or(PluginLookup::Unsupported, PluginLookup::Supported),
             None => PluginLookup::Unknown,
         }
@@ -99,23 +97,24 @@ impl PluginLookup {
 #[derive(Debug, Default)]
 struct PluginSet {
     enabled: Vec<(PluginInfo, Option<i64>)>,
-    disabled: Vec<String>,
+    disabled: Vec<PluginId>,
+    disables_all: bool,
 }
 
 impl PluginSet {
-    fn disables(&self, name: &str) -> bool {
-        self.disabled.iter().any(|disabled| disabled == "*" || disabled == name)
+    fn disables(&self, id: &PluginId) -> bool {
+        self.disables_all || self.disabled.contains(id)
     }
 
     /// The weight with which a plugin is enabled, if it is.
-    fn enables(&self, name: &str) -> Option<Option<i64>> {
-        self.enabled.iter().find(|(plugin, _)| plugin.name == name).map(|(_, weight)| *weight)
+    fn enables(&self, id: &PluginId) -> Option<Option<i64>> {
+        self.enabled.iter().find(|(plugin, _)| plugin.id == id).map(|(_, weight)| *weight)
     }
 
     /// Whether a plugin is enabled at this point.
-    fn has(&self, multi: &PluginSet, name: &str) -> bool {
-        let everywhere = multi.enables(name).is_some() || !multi.disables(name);
-        self.enables(name).is_some() || (everywhere && !self.disables(name))
+    fn has(&self, multi: &PluginSet, id: &PluginId) -> bool {
+        let everywhere = multi.enables(id).is_some() || !multi.disables(id);
+        self.enables(id).is_some() || (everywhere && !self.disables(id))
     }
 }
 
@@ -131,14 +130,14 @@ pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, arg
         let pre_filter = read_plugin_set(&mut points, "preFilter", PluginInfo::needs_pre_filter);
         let pre_score = read_plugin_set(&mut points, "preScore", PluginInfo::needs_pre_score);
         for plugin in supported_plugins() {
-            let filters = plugin.needs_pre_filter() && filter.has(&multi, plugin.name);
-            let scores = plugin.needs_pre_score() && score.has(&multi, plugin.name);
+            let filters = plugin.needs_pre_filter() && filter.has(&multi, plugin.id);
+            let scores = plugin.needs_pre_score() && score.has(&multi, plugin.id);
             for (needed, before, point, after) in
                 [(filters, &pre_filter, "preFilter", "filter"), (scores, &pre_score, "preScore", "score")]
             {
-                if needed && before.disables(plugin.name) && before.enables(plugin.name).is_none() {
-                    let (path, name) = (points.path(point), plugin.name);
-                    let message = format!("{name} is disabled here and enabled at {after}, which needs it");
+                if needed && before.disables(plugin.id) && before.enables(plugin.id).is_none() {
+                    let path = points.path(point);
+                    let message = format!("{} is disabled here and enabled at {after}, which needs it", plugin.id);
                     points.error(Error::forbidden(&path, message));
                 }
             }
@@ -147,19 +146,19 @@ pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, arg
         points.reject_unknown();
     }
     // Upstream: a plugin whose filter alone is disabled may still exclude nodes at preFilter. Here it is disabled.
-    let filters = BUILT_IN_FILTERS.iter().filter(|plugin| filter.has(&multi, plugin.name));
+    let filters = BUILT_IN_FILTERS.iter().filter(|plugin| filter.has(&multi, &plugin.id));
     // An enabled plugin without a weight has weight 1, also if its default is another.
-    let weight = |plugin: &BuiltInScore| match score.enables(plugin.name).or(multi.enables(plugin.name)) {
+    let weight = |plugin: &BuiltInScore| match score.enables(&plugin.id).or(multi.enables(&plugin.id)) {
         Some(weight) => weight.unwrap_or(1),
         None => plugin.default_weight,
     };
-    let scores = BUILT_IN_SCORES.iter().filter(|plugin| score.has(&multi, plugin.name));
+    let scores = BUILT_IN_SCORES.iter().filter(|plugin| score.has(&multi, &plugin.id));
     Profile {
         scheduler_name,
         filters: filters.map(FilterPlugin::BuiltIn).collect(),
         scores: scores.map(|plugin| (ScorePlugin::BuiltIn(plugin), weight(plugin))).collect(),
         args,
-        scheduling_gates: gate.has(&multi, SCHEDULING_GATES),
+        scheduling_gates: gate.has(&multi, &PluginId::SCHEDULING_GATES),
     }
 }
 
@@ -178,17 +177,17 @@ fn read_plugin_set(points: &mut FieldReader<'_>, point: &'static str, fits: impl
                 PluginLookup::Supported(plugin) if on && !fits(plugin) => {
                     entry.error(Error::invalid(&path, name, format!("does not implement {point}")));
                 }
-                PluginLookup::Supported(plugin) if on => match read.enables(plugin.name) {
+                PluginLookup::Supported(plugin) if on => match read.enables(plugin.id) {
                     Some(_) => entry.error(Error::duplicate(&path, name)),
                     None => read.enabled.push((plugin, weight)),
                 },
                 PluginLookup::Unsupported if on => {
                     entry.error(Error::forbidden(&path, format!("plugin {name} is not supported; remove it")));
                 }
-                PluginLookup::Supported(_) | PluginLookup::Unsupported => read.disabled.push(name),
-                PluginLookup::Unknown if !on && name == "*" => read.disabled.push(name),
+                PluginLookup::Supported(_) | PluginLookup::Unsupported => read.disabled.push(PluginId::new(name)),
+                PluginLookup::Unknown if !on && name == "*" => read.disables_all = true,
                 PluginLookup::Unknown => {
-                    let names: Vec<_> = supported_plugins().map(|plugin| plugin.name).collect();
+                    let names: Vec<_> = supported_plugins().map(|plugin| plugin.id.name()).collect();
                     entry.error(Error::not_supported(&path, name, &names));
                 }
             }
@@ -237,9 +236,9 @@ mod tests {
 
     #[test]
     fn every_built_in_plugin_is_configurable() {
-        let filters = BUILT_IN_FILTERS.iter().map(|filter| filter.name);
-        for name in filters.chain(BUILT_IN_SCORES.iter().map(|score| score.name)) {
-            assert!(KUBE_SCHEDULER_PLUGINS.contains(&name), "{name}");
+        let filters = BUILT_IN_FILTERS.iter().map(|filter| &filter.id);
+        for id in filters.chain(BUILT_IN_SCORES.iter().map(|score| &score.id)) {
+            assert!(KUBE_SCHEDULER_PLUGINS.contains(id), "{id}");
         }
     }
 }

@@ -42,7 +42,7 @@ fn an_empty_file_is_the_default_profile() {
 
 #[test]
 fn plugins_are_configured_at_one_point_or_at_all() {
-    let all = BUILT_IN_FILTERS.iter().map(|filter| filter.name).collect::<Vec<_>>().join(" ");
+    let all = BUILT_IN_FILTERS.iter().map(|filter| filter.id.name()).collect::<Vec<_>>().join(" ");
     let weights =
         "TaintToleration 3, NodeAffinity 2, NodeResourcesFit 1, NodeResourcesBalancedAllocation 1, ImageLocality 1";
     for (case, body, want) in [
