@@ -24,7 +24,7 @@ use types::Timestamp;
 use self::members::MembershipChange;
 use self::nominations::Nomination;
 use crate::cluster::Cluster;
-use crate::cycle::{self, PlacementResult};
+use crate::cycle::{self, CertifiedRefusal, PlacementResult};
 use crate::decision::{BindOutcome, Config, Decision, DecisionAction, NewRun, Placement, Unit};
 use crate::demand::classes::Classes;
 use crate::demand::groups::{Composites, GroupId, GroupTable, ParentObstacle, Readiness, TrackedGroup};
@@ -33,11 +33,11 @@ use crate::demand::{self, ClassCount, Demand, DomainConstraint, UnitPolicy};
 use crate::explain::refusal::{Refusal, RefusalCause};
 use crate::explain::remedy_schedule::RemedySchedule;
 use crate::explain::report_cache::ReportCache;
+use crate::placement::certificate::Certificate;
 use crate::placement::domains::Domains;
 use crate::placement::place::UnitPlacement;
 use crate::placement::ranks::{self, PlacedPod};
 use crate::placement::search::SearchBudget;
-use crate::queue::certificate::Certificate;
 use crate::queue::timers::Timers;
 use crate::queue::{EqualDemand, Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
 use crate::release::overcommit_tracker::OvercommitTracker;
@@ -252,16 +252,15 @@ impl Core {
                 let unplaced = rest.map(|rest| {
                     // Units that the placed pods have woken may have been shown other ghosts.
                     self.show_ghosts_to(unit);
-                    let mut refusal = cycle::refuse(&rest, &mut self.cluster, &mut self.classes);
-                    self.mark_unschedulable(unit, &rest, &mut refusal, now);
-                    refusal
+                    let refused = cycle::refuse(&rest, &mut self.cluster, &mut self.classes);
+                    self.mark_unschedulable(unit, &rest, refused, now)
                 });
                 self.end_reservation_of(unit, now);
                 self.report_cache.record_placed(unit);
                 (DecisionAction::Bind(placements), Some(region), unplaced)
             }
-            PlacementResult::Refused(mut refusal) => {
-                self.mark_unschedulable(unit, demand, &mut refusal, now);
+            PlacementResult::Refused(refused) => {
+                let refusal = self.mark_unschedulable(unit, demand, refused, now);
                 (DecisionAction::Wait(refusal), None, None)
             }
         };
@@ -371,30 +370,25 @@ impl Core {
         demand.if_comparable().filter(|_| self.classes.are_monotone(&demand.class_counts))
     }
 
-    fn mark_unschedulable(&mut self, unit: UnitId, demand: &Demand, refusal: &mut Refusal, now: Timestamp) {
-        let lacks_capacity =
-            refusal.cause == RefusalCause::DoesNotFit && refusal.can_fit_later && !refusal.is_about_extra_pods();
-        let certificate = Certificate {
-            classes: demand.class_counts.iter().map(|count| count.class).collect(),
-            missing_slots: Domains::of(demand, &self.cluster, &mut self.classes).missing_slots(),
-            in_one_domain: demand.constraint.is_some(),
-            is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
-            proven: refusal.proven,
-            hopeless_in_shape: (matches!(unit, UnitId::Group(_)) && !lacks_capacity && !refusal.is_about_extra_pods())
-                .then_some(self.cluster.shape()),
-        };
+    /// The unit waits until a change may let it fit. Returns the refusal to be reported.
+    fn mark_unschedulable(
+        &mut self,
+        unit: UnitId,
+        demand: &Demand,
+        refused: CertifiedRefusal,
+        now: Timestamp,
+    ) -> Refusal {
+        let CertifiedRefusal { mut refusal, certificate } = refused;
         let wait = UnschedulableInfo {
-            search_gave_up: refusal.cause == RefusalCause::DoesNotFit
-                && certificate.rests_on_resources()
-                && !refusal.proven
-                && self.config.max_search_steps > 0,
+            search_gave_up: certificate.search_gave_up(&refusal.cause) && self.config.max_search_steps > 0,
             certificate,
             equal_demand: self.equal_demand(demand),
-            may_reserve: lacks_capacity,
+            may_reserve: refusal.lacks_capacity(),
             now,
         };
         self.queue.add_unschedulable(unit, wait);
-        self.note_refused(unit, refusal, now);
+        self.note_refused(unit, &mut refusal, now);
+        refusal
     }
 
     /// Reports what an incomplete group lacks.

@@ -7,6 +7,7 @@ use crate::demand::Demand;
 use crate::demand::classes::Classes;
 use crate::explain::reasons::{self, Shortage};
 use crate::explain::refusal::Refusal;
+use crate::placement::certificate::Certificate;
 use crate::placement::domains::{Domains, Region};
 use crate::placement::place::{self, PlacementOrder, UnitPlacement};
 use crate::placement::search::{self, SearchBudget, SearchResult};
@@ -20,7 +21,15 @@ pub(crate) enum PlacementResult {
         placement: UnitPlacement,
         region: Region,
     },
-    Refused(Refusal),
+    Refused(CertifiedRefusal),
+}
+
+/// A unit does not fit.
+#[derive(Debug)]
+pub(crate) struct CertifiedRefusal {
+    pub(crate) refusal: Refusal,
+    /// Which changes could let it fit.
+    pub(crate) certificate: Certificate,
 }
 
 /// Places a unit or refuses it. A gang reaches its `minCount` or is not placed; more of its pods are placed if they
@@ -32,11 +41,18 @@ pub(crate) fn decide(
     mut budget: SearchBudget,
 ) -> PlacementResult {
     if let Some(refusal) = reasons::members_are_split(demand, cluster) {
-        return PlacementResult::Refused(refusal);
+        let missing_slots = Domains::of(demand, cluster, classes).missing_slots();
+        let certificate = Certificate::of(demand, &refusal, missing_slots, cluster);
+        return PlacementResult::Refused(CertifiedRefusal { refusal, certificate });
     }
     match find_placement(demand, cluster, classes, &mut budget) {
         Ok((placement, region)) => PlacementResult::Placed { placement, region },
-        Err(Some(partial)) => PlacementResult::Refused(explain_partial_fit(demand, &partial, cluster, classes)),
+        Err(Some(partial)) => {
+            let refusal = explain_partial_fit(demand, &partial, cluster, classes);
+            // The sums accept a region: no slot is missing.
+            let certificate = Certificate::of(demand, &refusal, 0, cluster);
+            PlacementResult::Refused(CertifiedRefusal { refusal, certificate })
+        }
         Err(None) => PlacementResult::Refused(refuse(demand, cluster, classes)),
     }
 }
@@ -85,7 +101,7 @@ pub(crate) fn dry_run(
             undo_placement(demand, &placement, cluster, classes);
             None
         }
-        PlacementResult::Refused(refusal) => Some(refusal),
+        PlacementResult::Refused(refused) => Some(refused.refusal),
     };
     cluster.end_undone_trial(start);
     refusal
@@ -148,8 +164,14 @@ fn find_placement(
 }
 
 /// The refusal where the sums alone show that the unit does not fit.
-pub(crate) fn refuse(demand: &Demand, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
+pub(crate) fn refuse(demand: &Demand, cluster: &mut Cluster, classes: &mut Classes) -> CertifiedRefusal {
     let domains = Domains::of(demand, cluster, classes);
+    let refusal = explain_sums(demand, &domains, cluster, classes);
+    let certificate = Certificate::of(demand, &refusal, domains.missing_slots(), cluster);
+    CertifiedRefusal { refusal, certificate }
+}
+
+fn explain_sums(demand: &Demand, domains: &Domains, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
     if demand.class_counts.len() > 1
         && let Some((region, _)) = domains.nearest()
     {
@@ -158,7 +180,7 @@ pub(crate) fn refuse(demand: &Demand, cluster: &mut Cluster, classes: &mut Class
         let partial = PartialFit { region, order: PlacementOrder::SmallestFirst, fits_count: 0, proven };
         return explain_partial_fit(demand, &partial, cluster, classes);
     }
-    let shortage = Shortage::from_sums(demand, &domains, cluster, classes);
+    let shortage = Shortage::from_sums(demand, domains, cluster, classes);
     reasons::refusal(demand, &shortage, cluster, classes)
 }
 

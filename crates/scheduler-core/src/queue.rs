@@ -6,7 +6,6 @@
 //! What holds: of equal units the older one is first, also when several are woken at once. A unit that does not fit
 //! can be overtaken; [`Queue::starved`] returns one that was overtaken for too long.
 
-pub(crate) mod certificate; // why a refused unit cannot be placed
 mod waking; // which units are queued again when capacity grows
 mod waiting; // units that wait for capacity, by what would help them
 mod search_retries; // units on which a search gave up
@@ -28,7 +27,7 @@ use crate::cluster::compact_timestamp::{CompactTimestamp, saturating_add};
 use crate::demand::classes::ClassId;
 use crate::demand::groups::GroupId;
 use crate::demand::pods::PodId;
-use crate::queue::certificate::Certificate;
+use crate::placement::certificate::Certificate;
 use crate::queue::counts::{CountedUnit, QueueCounters, QueueEvent, SubQueue};
 use crate::queue::search_retries::SearchRetries;
 use crate::queue::starvation::StarvationTracker;

@@ -212,6 +212,11 @@ impl Refusal {
         self.placed_count >= self.wanted_count
     }
 
+    /// Whether only capacity that running pods use is missing for what the unit requires.
+    pub(crate) fn lacks_capacity(&self) -> bool {
+        self.cause == RefusalCause::DoesNotFit && self.can_fit_later && !self.is_about_extra_pods()
+    }
+
     /// The text for the condition of the group, or of the pod if it has none; with remedies, if there are any.
     pub fn message(&self) -> String {
         self.plain_message() + &self.remedies_clause()

@@ -8,11 +8,11 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::certificate::Certificate;
 use super::counts::QueueEvent;
 use super::{QueueOrder, UnitId, UnschedulableEntry};
 use crate::cluster::TopologyId;
 use crate::demand::classes::ClassId;
+use crate::placement::certificate::Certificate;
 
 /// What units must have in common to be equal: the same pods to place, as many of them required, and the same topology
 /// key. None of their pods is placed yet.

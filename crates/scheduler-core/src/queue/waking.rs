@@ -2,11 +2,11 @@
 
 use types::Timestamp;
 
-use super::certificate::Certificate;
 use super::counts::QueueEvent;
 use super::waiting::{EqualDemand, WokenUnit};
 use super::{Queue, UnitId, UnitQueueState, UnschedulableEntry};
 use crate::demand::classes::ClassId;
+use crate::placement::certificate::Certificate;
 
 impl Queue {
     /// Classes of the units that wait for capacity.

@@ -4,7 +4,11 @@
 //! only more slots can help, and at least as many as are missing. If the sums accept a domain and pods of several
 //! classes still do not fit together, any growth of a resource in such a domain can help.
 
+use crate::cluster::Cluster;
+use crate::decision::Unit;
+use crate::demand::Demand;
 use crate::demand::classes::ClassId;
+use crate::explain::refusal::{Refusal, RefusalCause};
 
 /// Why a refused unit cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +31,27 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
+    /// The certificate of a refusal. `missing_slots` is what the best domain lacks.
+    pub(crate) fn of(demand: &Demand, refusal: &Refusal, missing_slots: u64, cluster: &Cluster) -> Certificate {
+        let is_hopeless =
+            matches!(demand.unit, Unit::Group(_)) && !refusal.lacks_capacity() && !refusal.is_about_extra_pods();
+        Certificate {
+            classes: demand.class_counts.iter().map(|count| count.class).collect(),
+            missing_slots,
+            in_one_domain: demand.constraint.is_some(),
+            is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
+            proven: refusal.proven,
+            hopeless_in_shape: is_hopeless.then_some(cluster.shape()),
+        }
+    }
+
+    /// Whether a search with more effort may find a placement where this one found none.
+    pub(crate) fn search_gave_up(&self, cause: &RefusalCause) -> bool {
+        *cause == RefusalCause::DoesNotFit && self.rests_on_resources() && !self.proven
+    }
+
     /// How many more slots one of its classes has, at least, before the unit can fit.
-    pub(super) fn least_growth(&self, missing_slots: u64) -> u64 {
+    pub(crate) fn least_growth(&self, missing_slots: u64) -> u64 {
         if self.hopeless_in_shape.is_some() {
             return 1;
         }
