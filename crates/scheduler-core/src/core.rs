@@ -17,6 +17,7 @@ mod explain; // what is copied for queries, and what their results change
 mod counters; // metrics
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use types::Timestamp;
@@ -28,7 +29,7 @@ use crate::cycle::{self, CertifiedRefusal, PlacementResult};
 use crate::decision::{BindOutcome, Config, Decision, DecisionAction, NewRun, Placement, Unit};
 use crate::demand::classes::Classes;
 use crate::demand::groups::{Composites, GroupId, GroupTable, ParentObstacle, Readiness, TrackedGroup};
-use crate::demand::pods::{ExclusionReason, PodId, Pods, Stage};
+use crate::demand::pods::{ExclusionReason, ObservedStage, PodId, Pods, Stage};
 use crate::demand::{self, ClassCount, Demand, DomainConstraint, UnitPolicy};
 use crate::explain::refusal::{Refusal, RefusalCause};
 use crate::explain::remedy_schedule::RemedySchedule;
@@ -219,6 +220,12 @@ impl Core {
             self.queue.back_off(unit, order, now);
         }
     }
+        let pod = self.pods.get(id);
+        if pod.observed_unbound == ObservedStage::Pending {
+            // It may have changed while the bind was in flight.
+            let view = Arc::clone(&pod.view);
+            self.update_unbound(id, &view, ObservedStage::Pending);
+        }
 
     /// Decides a unit that was taken from the queue; `None` if it has nothing to decide, or if units before it have used
     /// the room for which it was woken.

@@ -90,7 +90,7 @@ impl Core {
         id
     }
 
-    fn update_unbound(&mut self, id: PodId, view: &PodView, observed: ObservedStage) {
+    pub(super) fn update_unbound(&mut self, id: PodId, view: &PodView, observed: ObservedStage) {
         let pod = self.pods.get_mut(id);
         pod.observed_unbound = observed;
         if matches!(pod.stage, Stage::Assumed(_)) {

@@ -157,3 +157,21 @@ fn a_pod_recreated_under_its_name_is_another_pod() {
     world.apply("pod p gpu=1");
     assert_snapshot!(world.decide(), @"p: bind p to a");
 }
+
+// What changed while the bind was in flight was forgotten, and the pod was bound to a node that is too small for it.
+#[test]
+fn a_pod_that_changes_while_its_bind_is_in_flight_is_decided_as_it_is_when_the_bind_fails() {
+    for pod in ["pod p gpu=1", "group g gang minCount=1; pod p group=g gpu=1"] {
+        let mut world = TextCluster::of(&format!("node a gpu=1; {pod}"));
+        assert!(world.decide().contains("bind p to a"), "{pod}");
+        world.change_pod("p", |pod| {
+            pod["spec"]["containers"][0]["resources"]["requests"] = json!({"nvidia.com/gpu": "2"});
+        });
+        world.apply("fail p");
+        world.now += std::time::Duration::from_secs(1);
+        assert!(world.decide().contains("wait"), "{pod}");
+        world.core.assert_consistent();
+        world.apply("node a gpu=2");
+        assert!(world.decide().contains("bind p to a"), "{pod}");
+    }
+}
