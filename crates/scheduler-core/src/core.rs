@@ -199,6 +199,8 @@ impl Core {
             self.note_partial(id);
         } else {
             self.requeue_group(id, MembershipChange::Other);
+            // Its pods are needed for the quorum now, so it is no longer ordered by their creation.
+            self.queue.resize(id, group.pending.len(), group.queue_order());
         }
     }
 

@@ -187,7 +187,8 @@ impl Core {
             return;
         }
         let change = match (before, next) {
-            (Stage::Pending, Stage::Excluded(_)) => MembershipChange::Fewer,
+            // A run that continues needs only as many pods as exist.
+            (Stage::Pending, Stage::Excluded(_)) if !group.run.is_continued() => MembershipChange::Fewer,
             (Stage::Excluded(_), Stage::Pending) => class.map_or(MembershipChange::Other, MembershipChange::More),
             _ => MembershipChange::Other,
         };

@@ -173,3 +173,25 @@ fn a_second_start_that_cannot_be_completed_is_released() {
     world.now += PAUSE;
     assert_snapshot!(world.decide(), @"g: release n-1, n-0");
 }
+
+// Fewer pods did not help a gang that provably did not fit, but such a run needs only as many as exist.
+#[test]
+fn the_next_pods_of_a_job_are_decided_again_when_fewer_of_them_exist() {
+    let mut world = succeeded(" owner=Job:a");
+    world.apply("pods n 3 group=g gpu=1 created=30 owner=Job:a");
+    assert!(world.decide().starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"));
+    world.apply("delete n-2");
+    assert!(world.decide().starts_with("g: wait (gang of 2 does not fit: 1 of 2 pods fit"));
+    world.apply("delete n-1");
+    assert_snapshot!(world.decide(), @"g: bind n-0 to a");
+}
+
+// The place of its pods by their creation was kept.
+#[test]
+fn a_second_run_has_the_place_of_its_group_in_the_queue() {
+    let mut world = succeeded("");
+    world.apply("pods n 3 group=g gpu=1 created=30; pod between gpu=3 created=20");
+    world.decide();
+    let queue: Vec<String> = world.core.queue().into_iter().map(|queued| queued.unit.key().name.clone()).collect();
+    assert_eq!(queue, ["g", "between"]);
+}
