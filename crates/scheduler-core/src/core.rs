@@ -476,6 +476,11 @@ impl Core {
 
     /// The number of names, of resources and of topologies.
     pub(crate) fn interned_counts(&self) -> [usize; 3] {
+    /// The number of classes that refused units wait for.
+    pub(crate) fn waiting_classes_count(&self) -> usize {
+        self.queue.waiting_classes().count()
+    }
+
         self.cluster.interned_counts()
     }
 

@@ -234,8 +234,9 @@ impl Queue {
             (Some(UnitQueueState::Unschedulable(waiting)), Some(class)) => {
                 waiting.certificate.proven && waiting.certificate.classes == [class]
             }
-            // Nothing changes for a unit that is ready already, or has nothing to decide.
-            (Some(UnitQueueState::Ready | UnitQueueState::Idle) | None, None) => return,
+            // A unit that is ready is decided with the pods that it has then.
+            (Some(UnitQueueState::Ready), None) => return drop(self.woken.remove(&unit)),
+            (Some(UnitQueueState::Idle) | None, None) => return,
             _ => false,
         };
         if hopeless {

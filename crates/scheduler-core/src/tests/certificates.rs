@@ -225,3 +225,21 @@ fn a_gang_that_was_too_large_for_the_nodes_gets_a_reservation_when_it_no_longer_
     world.decide();
     assert!(world.core.has_reservation());
 }
+
+// A class that the gang no longer had stayed listed for ever.
+#[test]
+fn a_gang_that_loses_a_class_while_it_is_awake_waits_only_for_what_it_has() {
+    let mut world = TextCluster::of(
+        "node a gpu=4; pods used 4 node=a gpu=1;
+         group g gang minCount=3; pod leader group=g gpu=2; pods worker 3 group=g gpu=1",
+    );
+    world.decide();
+    assert_eq!(world.core.waiting_classes_count(), 2);
+    // Its room is used by another scheduler before it is decided.
+    world.apply("delete used-0; delete used-1; pods other 2 node=a gpu=1; delete leader");
+    world.decide();
+    assert_eq!(world.core.waiting_classes_count(), 1);
+    world.apply("delete other-0; delete other-1; delete used-2");
+    assert_eq!(decided(&mut world), ["g: bind"]);
+    assert_eq!(world.core.waiting_classes_count(), 0);
+}
