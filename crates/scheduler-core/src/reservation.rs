@@ -23,7 +23,7 @@ use crate::cluster::ghosts::{GhostPods, GhostSetId};
 use crate::cluster::{Cluster, NodeIndex};
 use crate::demand::Demand;
 use crate::demand::classes::{ClassId, Classes};
-use crate::placement::domains::Domains;
+use crate::placement::domains::{Domains, Region};
 
 /// The room to hold for a unit, beside all ghosts except its own; nothing if it would not fit even if all pods left.
 pub(crate) fn plan_reservation(
@@ -47,19 +47,27 @@ pub(crate) fn plan_reservation(
     Vec::new()
 }
 
-/// Whether the nodes of ghosts could still take such pods of the unit if all pods left.
+/// Whether the nodes of ghosts could still take such pods of the unit if all pods left, and are in one of its domains.
 pub(crate) fn is_possible(ghosts: &[GhostPods], demand: &Demand, cluster: &Cluster, classes: &mut Classes) -> bool {
     let slots_when_empty = demand.class_counts.iter().map(|class_count| {
         let (class, index) = classes.with_current_index(class_count.class, cluster);
         (Arc::clone(&class.usage), index.slots_when_empty(class, cluster))
     });
     let slots_when_empty: Vec<_> = slots_when_empty.collect();
-    ghosts.iter().all(|ghosts| {
-        slots_when_empty.iter().filter(|(usage, _)| *usage == ghosts.usage).any(|(_, slots)| {
-            let at = slots.binary_search_by_key(&ghosts.node, |(node, _)| *node);
-            at.is_ok_and(|at| slots[at].1 >= ghosts.count)
+    let is_in_one_domain = demand.constraint.as_ref().is_none_or(|constraint| {
+        let contains_all = |domain| {
+            let region = Region::Domain(constraint.topology, domain);
+            ghosts.iter().all(|ghosts| region.contains(ghosts.node, cluster))
+        };
+        constraint.allowed_domains(cluster).any(contains_all)
+    });
+    is_in_one_domain
+        && ghosts.iter().all(|ghosts| {
+            slots_when_empty.iter().filter(|(usage, _)| *usage == ghosts.usage).any(|(_, slots)| {
+                let at = slots.binary_search_by_key(&ghosts.node, |(node, _)| *node);
+                at.is_ok_and(|at| slots[at].1 >= ghosts.count)
+            })
         })
-    })
 }
 
 /// Slots of one class on every node, now and without any pods.

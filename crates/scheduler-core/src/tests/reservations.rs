@@ -341,3 +341,28 @@ fn a_decision_behind_a_reservation_costs_the_same_whatever_is_reserved() {
     };
     assert_eq!(cost(10), cost(100));
 }
+
+// The nodes were kept although the unit could not use them together any more.
+#[test]
+fn a_reservation_moves_to_one_domain_when_its_nodes_are_in_several() {
+    let mut world = TextCluster::of(
+        "node a gpu=2 rack=r name=a; node b gpu=2 rack=r name=b; node c gpu=2 rack=s name=c; group g gang minCount=2 pods=2 gpu=2 key=rack;
+         pod run-a gpu=1 node=a; pod run-b gpu=1 node=b; pod run-c gpu=1 node=c",
+    );
+    world.decide();
+    pass(&mut world, 61 * SECOND);
+    assert_eq!(reserved(&world), ["g: 2 on 2"]);
+    let held = |world: &mut TextCluster, node: &str| {
+        world.apply(&format!("pod probe gpu=1 selects=name:{node}"));
+        let decided = world.decide();
+        world.apply("delete probe");
+        decided.contains("reserved for ns/g")
+    };
+    world.apply("node b gpu=2 rack=s name=b");
+    pass(&mut world, 2 * SECOND);
+    assert_eq!(["a", "b", "c"].map(|node| held(&mut world, node)), [false, true, true]);
+    world.apply("node b gpu=2 name=b");
+    pass(&mut world, 2 * SECOND);
+    assert_eq!(reserved(&world), [""; 0]);
+    world.core.assert_consistent();
+}
