@@ -76,6 +76,8 @@ pub struct Core {
     /// When reservations began that ended since the last decision.
     dropped_reservations: Vec<Timestamp>,
     reservation_budget: ReservationBudget,
+    /// The number of changes of the cluster when it was last computed what reservations keep idle.
+    idle_as_of: u64,
     /// Before this time nothing is planned: too many plans were made.
     plans_open_at: Timestamp,
     /// Pods that other schedulers have nominated to a node.
@@ -122,6 +124,7 @@ impl Core {
             reservations: BTreeMap::new(),
             dropped_reservations: Vec::new(),
             reservation_budget: ReservationBudget::of(config.reservation_share),
+            idle_as_of: 0,
             plans_open_at: Timestamp::MIN,
             nominations: BTreeMap::new(),
             remedy_schedule: RemedySchedule::default(),

@@ -47,8 +47,8 @@ impl Core {
         let next_starved = self.queue.next_starved_at().filter(|_| self.reservations.len() < MAX_RESERVATIONS);
         let opens_at = self.reservation_budget.opens_at().map(|at| at.max(self.plans_open_at));
         let next_start = next_starved.zip(opens_at).map(|(starved, opens)| starved.max(opens));
-        let is_outdated = |active: &ActiveReservation| active.basis.cluster_shape != self.cluster.shape();
-        let next_check = self.reservations.values().any(is_outdated).then(|| self.next_check_at()).flatten();
+        let is_outdated = !self.reservations.is_empty() && self.idle_as_of != self.remedy_schedule.changes_count();
+        let next_check = if is_outdated { self.next_check_at() } else { None };
         next_end.into_iter().chain(next_start).chain(next_check).min()
     }
 
@@ -155,6 +155,7 @@ impl Core {
 
     /// Charges the time up to now, and computes what is free and kept idle from now on.
     fn charge_idle(&mut self, now: Timestamp) {
+        self.idle_as_of = self.remedy_schedule.changes_count();
         if self.reservations.is_empty() {
             return self.reservation_budget.charge(now, 0);
         }

@@ -85,6 +85,11 @@ impl RemedySchedule {
         self.changes_count += 1;
     }
 
+    /// The number of changes of pods and nodes so far.
+    pub(crate) fn changes_count(&self) -> u64 {
+        self.changes_count
+    }
+
     /// Removes the unit.
     pub(crate) fn forget(&mut self, unit: UnitId) {
         self.due.clear(unit);

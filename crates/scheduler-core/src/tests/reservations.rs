@@ -366,3 +366,19 @@ fn a_reservation_moves_to_one_domain_when_its_nodes_are_in_several() {
     assert_eq!(reserved(&world), [""; 0]);
     world.core.assert_consistent();
 }
+
+// What became free within a second of the last check was charged only when something else happened.
+#[test]
+fn what_becomes_free_is_charged_although_nothing_happens_afterwards() {
+    let mut world = TextCluster::of("node a gpu=8; pods run 8 gpu=1 node=a; group g gang minCount=1 pods=1 gpu=8");
+    world.decide();
+    pass(&mut world, 60 * SECOND);
+    assert_eq!(reserved(&world), ["g: 1 on 1"]);
+    world.now += SECOND / 2;
+    world.apply("delete run-0; delete run-1; delete run-2; delete run-3");
+    assert_eq!(world.decide(), "");
+    pass(&mut world, 50 * SECOND);
+    world.decide();
+    let spent = world.core.take_reserved_idle_seconds();
+    assert!((24.0..25.5).contains(&spent), "{spent}");
+}
