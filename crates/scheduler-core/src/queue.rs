@@ -201,10 +201,10 @@ impl Queue {
         // It has changed since nodes were reserved for it.
         entry.failed_reservations_count = 0;
         let is_backing_off = matches!(entry.state, UnitQueueState::BackingOff(_));
-        self.search_retries.forget(unit);
         if !is_backing_off {
             self.move_to(unit, UnitQueueState::Ready, QueueEvent::UnitChanged);
         }
+        self.search_retries.forget(unit);
     }
 
     /// Sets the number of pending pods of a group and its queue order.
@@ -251,8 +251,8 @@ impl Queue {
     pub(crate) fn set_incomplete(&mut self, unit: UnitId, order: QueueOrder, reason: IncompleteReason) {
         self.entry(unit, order);
         self.clear_starvation(unit);
-        self.search_retries.forget(unit);
         self.move_to(unit, UnitQueueState::Incomplete(reason, None), QueueEvent::UnitChanged);
+        self.search_retries.forget(unit);
         self.newly_incomplete.insert(unit);
         self.pass_on(unit);
     }
@@ -452,8 +452,14 @@ impl Queue {
                 if let Some(at) = waiting.recount {
                     self.recounts.remove(&(at, unit));
                 }
-                if let Some(UnitId::Pod(next)) = self.waiting.remove((unit, order), waiting) {
-                    self.starvation.newly_first.insert(UnitId::Pod(next));
+                if let Some(next) = self.waiting.remove((unit, order), waiting) {
+                    if matches!(next, UnitId::Pod(_)) {
+                        self.starvation.newly_first.insert(next);
+                    }
+                    // A unit that was woken is searched again itself.
+                    if by == QueueEvent::UnitChanged {
+                        self.search_retries.pass_on(unit, next);
+                    }
                 }
             }
             UnitQueueState::BackingOff(until) => {

@@ -53,6 +53,16 @@ impl SearchRetries {
         }
     }
 
+    /// The unit has changed, and `next` is the first of its equals now: that one is searched in its place.
+    pub(super) fn pass_on(&mut self, unit: UnitId, next: UnitId) {
+        let is_set = |retry: &&SearchRetry, unit| self.by_time.contains(&(retry.at, unit));
+        let has_own = self.by_unit.get(&next).filter(|own| is_set(own, next)).is_some();
+        if let Some(retry) = self.by_unit.get(&unit).filter(|retry| is_set(retry, unit) && !has_own).copied() {
+            self.by_unit.insert(next, retry);
+            self.by_time.insert((retry.at, next));
+        }
+    }
+
     /// A unit that is to be searched now, and how many times as many steps as a decision it gets.
     pub(super) fn next_due(&mut self, now: Timestamp) -> Option<(UnitId, usize)> {
         self.next_at().filter(|at| *at <= now)?;

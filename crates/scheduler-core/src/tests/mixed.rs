@@ -272,3 +272,27 @@ fn a_placement_that_needs_more_effort_is_found_when_the_core_is_idle() {
     }
     assert!(waited > 0, "it is not found without more effort");
 }
+
+// Only the first of equal units was searched again, and the others lost that when it was deleted.
+#[test]
+fn an_equal_unit_is_searched_with_more_effort_when_the_first_is_deleted() {
+    let config = Config { max_search_steps: 1, reserve_after: None, ..Config::default() };
+    let mut world = TextCluster::with(config, "");
+    for name in ["g", "h"] {
+        world.apply(&format!(
+            "group {name} gang minCount=5; pods {name}x 2 group={name} cpu=3; pods {name}y 3 group={name} cpu=2"
+        ));
+    }
+    assert_eq!(world.decide().matches(": wait").count(), 2);
+    world.apply("node a cpu=6; node b cpu=6");
+    assert!(world.decide().starts_with("g: wait"));
+    for name in world.pods.keys().filter(|name| name.starts_with('g')).cloned().collect::<Vec<_>>() {
+        world.delete(&name);
+    }
+    let mut waited = 0;
+    while !world.decide().contains("h: bind") {
+        waited += 1;
+        assert!(waited < 10, "effort grows");
+        world.now = world.core.next_at().unwrap();
+    }
+}
