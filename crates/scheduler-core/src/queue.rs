@@ -227,12 +227,17 @@ impl Queue {
     /// provably cannot help.
     pub(crate) fn enqueue_unless_hopeless(&mut self, unit: UnitId, order: QueueOrder, added: Option<ClassId>) {
         let entry = self.entries.get(&unit);
+        // Of equal units only the first knows what has changed since, and not while one of them is awake.
+        let is_proven = |waiting: &UnschedulableEntry| {
+            let is_current = self.waiting.is_first(unit, waiting) && !self.waiting.is_equal_awake(waiting);
+            waiting.certificate.proven && is_current
+        };
         let hopeless = match (entry.map(|entry| &entry.state), added) {
             // Nodes may be reserved for a unit that is now behind this one.
             (Some(UnitQueueState::Unschedulable(_)), _) if entry.is_some_and(|entry| order < entry.order) => false,
-            (Some(UnitQueueState::Unschedulable(waiting)), None) => waiting.certificate.proven,
+            (Some(UnitQueueState::Unschedulable(waiting)), None) => is_proven(waiting),
             (Some(UnitQueueState::Unschedulable(waiting)), Some(class)) => {
-                waiting.certificate.proven && waiting.certificate.classes == [class]
+                waiting.certificate.classes == [class] && is_proven(waiting)
             }
             // A unit that is ready is decided with the pods that it has then.
             (Some(UnitQueueState::Ready), None) => return drop(self.woken.remove(&unit)),

@@ -243,3 +243,21 @@ fn a_gang_that_loses_a_class_while_it_is_awake_waits_only_for_what_it_has() {
     assert_eq!(decided(&mut world), ["g: bind"]);
     assert_eq!(world.core.waiting_classes_count(), 0);
 }
+
+// It was no longer equal to the unit that was awake for all of them, and its own certificate was from before the change.
+#[test]
+fn a_gang_that_changes_while_an_equal_one_is_awake_does_not_miss_what_woke_that_one() {
+    for change in ["delete h-1", "pod h-2 group=h gpu=1"] {
+        let mut world = TextCluster::of(
+            "node a gpu=1; pod used gpu=1 node=a; group g gang minCount=1 pods=2 gpu=1; group h gang minCount=1 pods=2 gpu=1",
+        );
+        world.decide();
+        world.apply("node b gpu=3");
+        world.apply(change);
+        let lines = world.decide_and_bind();
+        assert!(
+            lines.contains("g: bind g-0 to b, g-1 to b") && lines.contains("h: bind h-0 to b"),
+            "{change}: {lines}"
+        );
+    }
+}
