@@ -75,6 +75,28 @@ pub(super) enum Change {
         group: u8,
         min_count: u8,
     },
+    SetPriority {
+        group: u8,
+        priority: u8,
+    },
+    /// A group gets a topology key, or loses it.
+    ToggleRack {
+        group: u8,
+    },
+    /// A PodGroup is deleted; its pods stay.
+    ForgetGroup {
+        group: u8,
+    },
+    /// It is created again, perhaps with another quorum, and without conditions.
+    RestoreGroup {
+        group: u8,
+        min_count: u8,
+    },
+    /// A pod without a node is resized, also while its bind is in flight.
+    Resize {
+        pod: u8,
+        gpu: u8,
+    },
     /// A bound pod terminates. Its capacity is in use until it is deleted.
     Terminate {
         pod: u8,
@@ -86,10 +108,11 @@ pub(super) enum Change {
     Finish {
         pod: u8,
     },
-    /// All pods of a group end, and another Job uses it.
+    /// All pods of a group end, and another Job uses it, or the same one again.
     NewRun {
         group: u8,
         count: u8,
+        is_same_job: bool,
     },
     /// A bound pod is resized in place to one GPU.
     Shrink {
@@ -134,7 +157,9 @@ fn change() -> impl Strategy<Value = Change> {
         2 => any::<u8>().prop_map(|pod| Change::Terminate { pod }),
         6 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
         3 => any::<u8>().prop_map(|pod| Change::Finish { pod }),
-        2 => (any::<u8>(), 1..4u8).prop_map(|(group, count)| Change::NewRun { group, count }),
+        2 => (any::<u8>(), 1..4u8, any::<bool>())
+            .prop_map(|(group, count, is_same_job)| Change::NewRun { group, count, is_same_job }),
+        3 => term(),
         1 => any::<u8>().prop_map(|pod| Change::Shrink { pod }),
         2 => Just(Change::Publish),
         2 => any::<u16>().prop_map(|bound| Change::Settle { bound }),
@@ -157,6 +182,7 @@ fn crowded() -> impl Strategy<Value = Vec<Change>> {
         6 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
         1 => any::<u8>().prop_map(|pod| Change::Ungate { pod }),
         1 => (any::<u8>(), 1..4u8).prop_map(|(group, min_count)| Change::SetMinCount { group, min_count }),
+        1 => term(),
     ];
     let steps = (prop::collection::vec(node(3), 1..4), prop::collection::vec(single(), 3..12));
     (steps, prop::collection::vec(step, 5..30)).prop_map(|((nodes, singles), steps)| {
@@ -164,6 +190,17 @@ fn crowded() -> impl Strategy<Value = Vec<Change>> {
         let decided = steps.into_iter().flat_map(|step| [step, decide.clone()]);
         nodes.into_iter().chain(singles).chain([decide.clone()]).chain(decided).collect()
     })
+}
+
+/// A change of what a group or a pod requests.
+fn term() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        1 => (any::<u8>(), 0..3u8).prop_map(|(group, priority)| Change::SetPriority { group, priority }),
+        1 => any::<u8>().prop_map(|group| Change::ToggleRack { group }),
+        1 => any::<u8>().prop_map(|group| Change::ForgetGroup { group }),
+        2 => (any::<u8>(), 1..6u8).prop_map(|(group, min_count)| Change::RestoreGroup { group, min_count }),
+        3 => (any::<u8>(), 1..4u8).prop_map(|(pod, gpu)| Change::Resize { pod, gpu }),
+    ]
 }
 
 fn node(count: u8) -> impl Strategy<Value = Change> {

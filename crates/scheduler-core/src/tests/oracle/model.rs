@@ -34,6 +34,8 @@ pub(super) struct PodState {
     pub(super) owner: Option<String>,
     pub(super) stage: PodStage,
     pub(super) is_terminating: bool,
+    /// Its GPUs once the result of its bind is known, if it was resized meanwhile.
+    pub(super) resized_gpu: Option<i64>,
     /// It succeeded in an earlier run of its group.
     pub(super) is_past: bool,
 }
@@ -59,6 +61,8 @@ pub(super) struct Nomination {
 
 #[derive(Default)]
 pub(super) struct GroupState {
+    /// The PodGroup was deleted.
+    pub(super) is_forgotten: bool,
     /// None for a Basic group.
     pub(super) min_count: Option<usize>,
     pub(super) in_rack: bool,
@@ -82,6 +86,12 @@ impl PodState {
             PodStage::InFlight(node) | PodStage::Bound(node) => Some(node),
             PodStage::Gated | PodStage::Pending | PodStage::Nominated(_) | PodStage::Succeeded => None,
         }
+    }
+
+    /// Its bind succeeded or failed.
+    pub(super) fn settle(&mut self, stage: PodStage) {
+        self.stage = stage;
+        self.shape.gpu = self.resized_gpu.take().unwrap_or(self.shape.gpu);
     }
 
     pub(super) fn is_bound(&self) -> bool {
@@ -115,7 +125,7 @@ impl ClusterModel {
     fn quorum(&self, group: &str) -> Option<usize> {
         let existing = self.counted(group) + self.pending(group).count();
         let state = &self.groups[group];
-        let min_count = state.min_count?.max(1);
+        let min_count = state.min_count.filter(|_| !state.is_forgotten)?.max(1);
         Some(if state.is_continued { min_count.min(existing).max(1) } else { min_count })
     }
 
@@ -145,7 +155,7 @@ impl ClusterModel {
     pub(super) fn group_fits(&self, group: &str) -> bool {
         let shapes: Vec<_> = self.pending(group).map(|pod| pod.shape).collect();
         let required = self.required_count(group);
-        if shapes.len() < required || self.waits_for_gates(group) {
+        if self.groups[group].is_forgotten || shapes.len() < required || self.waits_for_gates(group) {
             return false;
         }
         let priority = self.groups[group].priority;
@@ -238,7 +248,11 @@ impl ClusterModel {
     /// Records which gangs have their quorum, and which are half bound.
     pub(super) fn update_groups(&mut self) {
         for name in self.groups.keys().cloned().collect::<Vec<_>>() {
-            let Some(quorum) = self.quorum(&name) else { continue };
+            let Some(quorum) = self.quorum(&name) else {
+                let state = self.groups.get_mut(&name).expect("it exists");
+                (state.is_half_bound, state.half_bound_since) = (false, None);
+                continue;
+            };
             let bound = self.members(&name).filter(|pod| pod.is_bound()).count() + self.succeeded_count(&name);
             let has_quorum = bound.min(self.counted(&name)) >= quorum;
             self.groups.get_mut(&name).expect("it exists").had_quorum |= has_quorum;

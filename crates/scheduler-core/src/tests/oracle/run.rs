@@ -85,16 +85,42 @@ impl OracleRun {
             }
             Change::Foreign { gpu, priority, node } => self.add_foreign(gpu, priority, format!("n{node}")),
             Change::SetMinCount { group, min_count } => {
-                let gangs = self.model.groups.iter().filter(|(_, group)| group.min_count.is_some());
-                if let Some(name) = nth(gangs.map(|(name, _)| name), group) {
+                if let Some(name) = self.pick_group(group, |group| !group.is_forgotten && group.min_count.is_some()) {
                     self.group(&name).min_count = Some(min_count.into());
                     self.write_group(&name);
                 }
             }
+            Change::SetPriority { group, priority } => {
+                if let Some(name) = self.pick_group(group, |group| !group.is_forgotten) {
+                    self.group(&name).priority = priority;
+                    self.write_group(&name);
+                }
+            }
+            Change::ToggleRack { group } => {
+                if let Some(name) = self.pick_group(group, |group| !group.is_forgotten) {
+                    self.group(&name).in_rack ^= true;
+                    self.write_group(&name);
+                }
+            }
+            Change::ForgetGroup { group } => {
+                if let Some(name) = self.pick_group(group, |group| !group.is_forgotten) {
+                    let group = self.group(&name);
+                    (group.is_forgotten, group.is_reached, group.had_quorum) = (true, false, false);
+                    self.world.forget_group(&name);
+                }
+            }
+            Change::RestoreGroup { group, min_count } => {
+                if let Some(name) = self.pick_group(group, |group| group.is_forgotten) {
+                    let group = self.group(&name);
+                    group.is_forgotten = false;
+                    group.min_count = group.min_count.map(|_| min_count.into());
+                    self.write_group(&name);
+                }
+            }
             Change::Publish => self.publish(),
-            Change::NewRun { group, count } => {
+            Change::NewRun { group, count, is_same_job } => {
                 if let Some(name) = nth(self.model.groups.keys(), group) {
-                    self.begin_run(&name, count);
+                    self.begin_run(&name, count, is_same_job);
                 }
             }
             Change::Settle { bound } => self.settle(bound),
@@ -112,6 +138,7 @@ impl OracleRun {
             | Change::Terminate { .. }
             | Change::Delete { .. }
             | Change::Finish { .. }
+            | Change::Resize { .. }
             | Change::Shrink { .. } => self.change_pod(change),
         }
         self.model.update_groups();
@@ -176,11 +203,21 @@ impl OracleRun {
             }
             Change::Shrink { pod } => {
                 if let Some(name) = self.pick(pod, |pod| pod.is_bound() && !pod.is_terminating) {
-                    let requests = json!({"nvidia.com/gpu": "1"});
-                    self.world.change_pod(&name, |pod| {
-                        pod["spec"]["containers"][0]["resources"]["requests"] = requests;
-                    });
+                    self.request(&name, 1);
                     self.pod(&name).shape.gpu = 1;
+                }
+            }
+            Change::Resize { pod, gpu } => {
+                let is_resizable = |pod: &PodState| matches!(pod.stage, PodStage::Pending | PodStage::InFlight(_));
+                if let Some(name) = self.pick(pod, is_resizable) {
+                    // A pod in flight that grows may over-commit its node.
+                    let gpu = if self.pod(&name).node().is_some() { 1 } else { gpu };
+                    self.request(&name, gpu);
+                    let pod = self.pod(&name);
+                    match pod.node() {
+                        Some(_) => pod.resized_gpu = Some(gpu.into()),
+                        None => pod.shape.gpu = gpu.into(),
+                    }
                 }
             }
             _ => unreachable!("a change of one pod"),
@@ -197,6 +234,15 @@ impl OracleRun {
 
     fn pick(&self, number: u8, which: impl Fn(&PodState) -> bool) -> Option<String> {
         nth(self.model.pods.iter().filter(|(_, pod)| which(pod)).map(|(name, _)| name), number)
+    }
+
+    fn pick_group(&self, number: u8, which: impl Fn(&GroupState) -> bool) -> Option<String> {
+        nth(self.model.groups.iter().filter(|(_, group)| which(group)).map(|(name, _)| name), number)
+    }
+
+    fn request(&mut self, pod: &str, gpu: u8) {
+        let requests = json!({"nvidia.com/gpu": gpu.to_string()});
+        self.world.change_pod(pod, |pod| pod["spec"]["containers"][0]["resources"]["requests"] = requests);
     }
 
     fn set_node(&mut self, name: &str, gpu: u8, pods: u8, rack: Option<String>, (is_tainted, has_ssd): (bool, bool)) {
@@ -238,7 +284,7 @@ impl OracleRun {
         self.world.apply(&text);
         let stage = if is_gated { PodStage::Gated } else { PodStage::Pending };
         let (group, owner) = (group.map(str::to_owned), Some(owner.to_owned()));
-        let pod = PodState { shape, group, owner, stage, is_terminating: false, is_past: false };
+        let pod = PodState { shape, group, owner, stage, is_terminating: false, resized_gpu: None, is_past: false };
         self.model.pods.insert(name, pod);
     }
 
@@ -248,7 +294,15 @@ impl OracleRun {
         self.world.apply(&format!("pod {name} gpu={gpu} scheduler=other priority={priority} nominated={node}"));
         let (shape, stage) =
             (PodShape { gpu: gpu.into(), on_ssd: false }, PodStage::Nominated(Nomination { node, priority }));
-        let pod = PodState { shape, group: None, owner: None, stage, is_terminating: false, is_past: false };
+        let pod = PodState {
+            shape,
+            group: None,
+            owner: None,
+            stage,
+            is_terminating: false,
+            resized_gpu: None,
+            is_past: false,
+        };
         self.model.pods.insert(name, pod);
     }
 
@@ -267,24 +321,25 @@ impl OracleRun {
 
     fn show_bound(&mut self, name: &str, node: &str) {
         self.world.show_bound(name, node);
-        self.pod(name).stage = PodStage::Bound(node.to_owned());
+        self.pod(name).settle(PodStage::Bound(node.to_owned()));
         self.model.update_groups();
     }
 
-    fn begin_run(&mut self, group: &str, count: u8) {
+    fn begin_run(&mut self, group: &str, count: u8, is_same_job: bool) {
         let members = self.model.pods.iter().filter(|(_, pod)| pod.group.as_deref() == Some(group));
         let members: Vec<String> = members.map(|(name, _)| name.clone()).collect();
         let mut shape = PodShape { gpu: 1, on_ssd: false };
+        let mut owner = None;
         for name in members {
             let pod = &self.model.pods[&name];
-            shape = pod.shape;
+            (shape, owner) = (pod.shape, pod.owner.clone().filter(|_| is_same_job));
             match pod.stage {
                 PodStage::Bound(_) if !pod.is_terminating => self.finish(&name),
                 PodStage::Succeeded => {}
                 _ => self.delete(&name),
             }
         }
-        let owner = format!("job-{}", self.pods_created);
+        let owner = owner.unwrap_or_else(|| format!("job-{}", self.pods_created));
         (0..count).for_each(|_| self.add_pod(shape, Some(group), &owner, false));
     }
 
@@ -312,7 +367,7 @@ impl OracleRun {
                 self.show_bound(&name, &node);
             } else {
                 self.world.settle_failed(&name);
-                self.pod(&name).stage = PodStage::Pending;
+                self.pod(&name).settle(PodStage::Pending);
             }
         }
     }
@@ -321,7 +376,7 @@ impl OracleRun {
         for (at, (name, node)) in self.in_flight().into_iter().enumerate() {
             match bound >> (at % 16) & 1 {
                 1 => self.show_bound(&name, &node),
-                _ => self.pod(&name).stage = PodStage::Pending,
+                _ => self.pod(&name).settle(PodStage::Pending),
             }
         }
         self.world.fail_over();
@@ -388,7 +443,7 @@ impl OracleRun {
                 }
                 SentBind::Failed => {
                     self.world.settle_failed(name);
-                    self.pod(name).stage = PodStage::Pending;
+                    self.pod(name).settle(PodStage::Pending);
                 }
                 SentBind::Unknown => {}
             }
