@@ -199,11 +199,11 @@ impl Core {
             is_continued: group.run.is_continued(),
         });
         if ready_before == (group.readiness() == Readiness::Ready) {
+            // Its pods are needed for the quorum now, so it is no longer ordered by their creation.
+            self.queue.resize(id, group.pending.len(), group.queue_order());
             self.note_partial(id);
         } else {
             self.requeue_group(id, MembershipChange::Other);
-            // Its pods are needed for the quorum now, so it is no longer ordered by their creation.
-            self.queue.resize(id, group.pending.len(), group.queue_order());
         }
     }
 
@@ -220,17 +220,17 @@ impl Core {
         }
         let stage = self.stage_unbound(id);
         self.restage(id, stage);
-        if stage == Stage::Pending {
-            let (unit, order) = self.unit_of(id);
-            self.queue.back_off(unit, order, now);
-        }
-    }
         let pod = self.pods.get(id);
         if pod.observed_unbound == ObservedStage::Pending {
             // It may have changed while the bind was in flight.
             let view = Arc::clone(&pod.view);
             self.update_unbound(id, &view, ObservedStage::Pending);
         }
+        if stage == Stage::Pending {
+            let (unit, order) = self.unit_of(id);
+            self.queue.back_off(unit, order, now);
+        }
+    }
 
     /// Decides a unit that was taken from the queue; `None` if it has nothing to decide, or if units before it have used
     /// the room for which it was woken.
@@ -477,13 +477,13 @@ impl Core {
         (self.classes.len(), self.cluster.tables_count())
     }
 
-    /// The number of names, of resources and of topologies.
-    pub(crate) fn interned_counts(&self) -> [usize; 3] {
     /// The number of classes that refused units wait for.
     pub(crate) fn waiting_classes_count(&self) -> usize {
         self.queue.waiting_classes().count()
     }
 
+    /// The number of names, of resources and of topologies.
+    pub(crate) fn interned_counts(&self) -> [usize; 3] {
         self.cluster.interned_counts()
     }
 

@@ -226,11 +226,13 @@ impl Core {
     }
 
     fn update_node(&mut self, view: &NodeView) {
-        let before = self.capacity_snapshot(self.cluster.find(&view.metadata.name), ClusterEvents::ANY);
+        let node = self.cluster.find(&view.metadata.name);
+        let (before, empty_before) = (self.capacity_snapshot(node, ClusterEvents::ANY), self.slots_when_empty(node));
         let change = self.cluster.set_node(view);
         let node = self.cluster.find(&view.metadata.name).expect("an observed node has an index");
         self.wake(node, &before, change.events);
         if !change.events.is_empty() {
+            self.wake_hopeless(node, &empty_before);
             self.remedy_schedule.cluster_changed();
         }
         if change.moved {

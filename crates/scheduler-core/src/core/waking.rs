@@ -81,6 +81,26 @@ impl Core {
         CapacitySnapshot { slots, classes_count: helped.len(), free, pod_slots }
     }
 
+    /// How many pods a node could take without any pods on it, of every class of units that the nodes themselves are in the
+    /// way of.
+    pub(super) fn slots_when_empty(&self, node: Option<NodeIndex>) -> SmallVec<[(ClassId, u32); 8]> {
+        let classes = self.queue.waiting_hopeless_classes();
+        let slots = |class| node.map_or(0, |node| self.classes.slots_when_empty(class, node, &self.cluster));
+        classes.map(|class| (class, slots(class))).collect()
+    }
+
+    /// A node could take more pods than before, though not now: units that were too large for the nodes may only have to
+    /// wait until pods end, and are refused anew.
+    pub(super) fn wake_hopeless(&mut self, node: NodeIndex, slots_before: &[(ClassId, u32)]) {
+        for (class, before) in slots_before {
+            if self.classes.slots_when_empty(*class, node, &self.cluster) > *before {
+                for unit in self.queue.hopeless_waiting_for(*class) {
+                    self.queue.wake_to_be_refused_anew(unit, QueueEvent::NodeUpdate);
+                }
+            }
+        }
+    }
+
     /// Wakes the units for which the node has more than before.
     pub(super) fn wake(&mut self, node: NodeIndex, before: &CapacitySnapshot, events: ClusterEvents) {
         if before.classes_count == 0 {

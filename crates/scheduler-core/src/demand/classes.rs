@@ -402,6 +402,12 @@ impl Classes {
         self.plugins(class).slots(class, node, cluster, LoadAssumption::Now)
     }
 
+    /// The same without any pods on the node.
+    pub(crate) fn slots_when_empty(&self, id: ClassId, node: NodeIndex, cluster: &Cluster) -> u32 {
+        let Some(class) = self.get(id) else { return 0 };
+        self.plugins(class).slots(class, node, cluster, LoadAssumption::Empty)
+    }
+
     /// The id of a class, used by one more pod from now on.
     pub(crate) fn acquire(&mut self, class: Class) -> ClassId {
         if let Some(id) = self.ids.get(&class) {

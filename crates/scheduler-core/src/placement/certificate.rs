@@ -5,7 +5,6 @@
 //! classes still do not fit together, any growth of a resource in such a domain can help.
 
 use crate::cluster::Cluster;
-use crate::decision::Unit;
 use crate::demand::Demand;
 use crate::demand::classes::ClassId;
 use crate::explain::refusal::{Refusal, RefusalCause};
@@ -33,8 +32,7 @@ pub(crate) struct Certificate {
 impl Certificate {
     /// The certificate of a refusal. `missing_slots` is what the best domain lacks.
     pub(crate) fn of(demand: &Demand, refusal: &Refusal, missing_slots: u64, cluster: &Cluster) -> Certificate {
-        let is_hopeless =
-            matches!(demand.unit, Unit::Group(_)) && !refusal.lacks_capacity() && !refusal.is_about_extra_pods();
+        let is_hopeless = !refusal.lacks_capacity() && !refusal.is_about_extra_pods();
         Certificate {
             classes: demand.class_counts.iter().map(|count| count.class).collect(),
             missing_slots,

@@ -85,6 +85,8 @@ pub(super) struct WaitingUnits {
     by_class: BTreeMap<ClassId, ClassWaiters>,
     /// Those that need capacity for several classes at once, and for which growth of a resource can be enough.
     mixed: BTreeMap<ClassId, BTreeSet<Waiter>>,
+    /// Those for which the nodes are too small or too few even without pods.
+    hopeless: BTreeMap<ClassId, BTreeSet<Waiter>>,
     in_one_domain: BTreeSet<Waiter>,
     equal: BTreeMap<EqualId, EqualUnits>,
     equal_ids: BTreeMap<Arc<EqualDemand>, EqualId>,
@@ -101,6 +103,11 @@ impl WaitingUnits {
     /// Those of them for which growth of a resource can be enough.
     pub(super) fn mixed_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
         self.mixed.keys().copied()
+    }
+
+    /// Those of units for which the nodes are too small or too few even without pods.
+    pub(super) fn hopeless_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
+        self.hopeless.keys().copied()
     }
 
     /// Adds a unit that was refused. Returns a unit to wake instead of it, if it had been woken for others and its demand
@@ -193,6 +200,12 @@ impl WaitingUnits {
         waiters.into_iter().filter_map(|waiter| self.next_of(waiter)).collect()
     }
 
+    /// Those of them for which the nodes are too small or too few even without pods.
+    pub(super) fn hopeless_waiting_for(&mut self, class: ClassId) -> Vec<UnitId> {
+        let waiters: Vec<Waiter> = self.hopeless.get(&class).into_iter().flatten().copied().collect();
+        waiters.into_iter().filter_map(|waiter| self.next_of(waiter)).collect()
+    }
+
     /// Those whose pods must share a domain.
     pub(super) fn waiting_in_one_domain(&mut self) -> Vec<UnitId> {
         let waiters: Vec<Waiter> = self.in_one_domain.iter().copied().collect();
@@ -278,6 +291,9 @@ impl WaitingUnits {
             if certificate.rests_on_resources() {
                 self.mixed.entry(*class).or_default().insert(waiter);
             }
+            if certificate.hopeless_in_shape.is_some() {
+                self.hopeless.entry(*class).or_default().insert(waiter);
+            }
         }
         if certificate.in_one_domain {
             self.in_one_domain.insert(waiter);
@@ -293,10 +309,12 @@ impl WaitingUnits {
                     waiters.remove();
                 }
             }
-            if let Entry::Occupied(mut waiters) = self.mixed.entry(*class) {
-                waiters.get_mut().remove(&waiter);
-                if waiters.get().is_empty() {
-                    waiters.remove();
+            for listed in [&mut self.mixed, &mut self.hopeless] {
+                if let Entry::Occupied(mut waiters) = listed.entry(*class) {
+                    waiters.get_mut().remove(&waiter);
+                    if waiters.get().is_empty() {
+                        waiters.remove();
+                    }
                 }
             }
         }

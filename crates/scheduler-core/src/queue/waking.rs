@@ -19,6 +19,17 @@ impl Queue {
         self.waiting.mixed_classes()
     }
 
+    /// Those of units for which the nodes are too small or too few even without pods.
+    pub(crate) fn waiting_hopeless_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
+        self.waiting.hopeless_classes()
+    }
+
+    /// The units of this class for which the nodes are too small or too few even without pods, one of those with equal
+    /// demand.
+    pub(crate) fn hopeless_waiting_for(&mut self, class: ClassId) -> Vec<UnitId> {
+        self.waiting.hopeless_waiting_for(class)
+    }
+
     /// There are `growth` more slots for a class than before. Returns the waiting units that may fit by now.
     pub(crate) fn slots_grew(&mut self, class: ClassId, growth: u32) -> Vec<UnitId> {
         self.waiting.slots_grew(class, u64::from(growth))

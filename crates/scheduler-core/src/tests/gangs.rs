@@ -204,7 +204,7 @@ fn capacity_behind_a_removed_taint_is_noticed_when_it_grows_later() {
     let mut world = TextCluster::of("node a gpu=1 taint=k:NoSchedule; pod x node=a gpu=1; pod p gpu=1");
     assert!(world.decide().starts_with("p: wait"));
     world.apply("node a gpu=1");
-    assert_eq!(world.decide(), "");
+    assert_snapshot!(world.decide(), @"p: wait (0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)");
     world.apply("delete x");
     assert_snapshot!(world.decide(), @"p: bind p to a");
 }

@@ -382,3 +382,28 @@ fn what_becomes_free_is_charged_although_nothing_happens_afterwards() {
     let spent = world.core.take_reserved_idle_seconds();
     assert!((24.0..25.5).contains(&spent), "{spent}");
 }
+
+// Nothing looked at the unit again before one of its pods fitted, so it never got a reservation.
+#[test]
+fn a_unit_for_which_the_nodes_were_too_small_gets_a_reservation_when_they_no_longer_are() {
+    for unit in ["group g gang minCount=2 pods=2 gpu=4", "pod g gpu=4"] {
+        let mut world = TextCluster::of(
+            "node a gpu=4 cordoned; node b gpu=4 cordoned; pods run-a 4 gpu=1 node=a; pods run-b 4 gpu=1 node=b",
+        );
+        world.apply(unit);
+        assert!(world.decide().starts_with("g: wait"), "{unit}");
+        world.apply("node a gpu=4; node b gpu=4");
+        let mut ended = ["run-a-0".to_owned(), "run-b-0".to_owned()];
+        for number in 0..4 {
+            pass(&mut world, 30 * SECOND);
+            let next = ["a", "b"].map(|node| format!("small-{node}-{number}"));
+            world.apply(&format!(
+                "delete {}; delete {}; pod {} gpu=1; pod {} gpu=1",
+                ended[0], ended[1], next[0], next[1]
+            ));
+            world.decide_and_bind();
+            ended = next;
+        }
+        assert!(world.core.has_reservation(), "{unit}");
+    }
+}
