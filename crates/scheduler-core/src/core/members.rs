@@ -69,7 +69,8 @@ impl Core {
         self.groups.set_spec(id, None);
         let group = self.groups.get_mut(id);
         group.parent_obstacle = None;
-        group.had_quorum = false;
+        // As for a new core: running members may show that a PodGroup of this name had its quorum.
+        (group.had_quorum, group.start_observed) = (false, false);
         self.composites.children.remove(&id);
         self.reevaluate_members(id);
         self.requeue_group(id, MembershipChange::Other);

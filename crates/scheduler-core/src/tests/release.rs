@@ -387,3 +387,20 @@ proptest! {
         }
     }
 }
+
+// The start that the core had observed was taken for that of the new PodGroup, and the running pods were released.
+#[test]
+fn a_running_gang_is_not_released_when_its_pod_group_is_deleted_and_created_again() {
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10 owner=Job:j");
+    world.decide_and_bind();
+    world.apply("start g-0 at=20; start g-1 at=20; delete g-2; pod other gpu=1 node=a");
+    world.apply("pod g-3 group=g gpu=1 created=30 owner=Job:j");
+    world.decide();
+    world.forget_group("g");
+    world.apply("group g gang minCount=3");
+    for _ in 0..3 {
+        let decided = world.decide();
+        assert!(!decided.contains("release"), "{decided}");
+        world.now += PAUSE;
+    }
+}

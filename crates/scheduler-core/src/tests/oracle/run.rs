@@ -105,7 +105,8 @@ impl OracleRun {
             Change::ForgetGroup { group } => {
                 if let Some(name) = self.pick_group(group, |group| !group.is_forgotten) {
                     let group = self.group(&name);
-                    (group.is_forgotten, group.is_reached, group.had_quorum) = (true, false, false);
+                    (group.is_forgotten, group.is_reached) = (true, false);
+                    (group.had_quorum, group.start_observed) = (false, false);
                     self.world.forget_group(&name);
                 }
             }
