@@ -136,7 +136,7 @@ pub(super) enum Change {
 }
 
 pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
-    prop_oneof![prop::collection::vec(change(), 1..80), crowded()]
+    prop_oneof![3 => prop::collection::vec(change(), 1..80), 3 => crowded(), 1 => equals()]
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -189,6 +189,25 @@ fn crowded() -> impl Strategy<Value = Vec<Change>> {
         let decide = Change::Decide { seconds: 20, outcomes: 0 };
         let decided = steps.into_iter().flat_map(|step| [step, decide.clone()]);
         nodes.into_iter().chain(singles).chain([decide.clone()]).chain(decided).collect()
+    })
+}
+
+/// Equal groups, of which one is woken for all. Several changes come before each decision, also of the others.
+fn equals() -> impl Strategy<Value = Vec<Change>> {
+    let step = prop_oneof![
+        4 => node(3),
+        5 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
+        2 => (any::<u8>(), 1..3u8).prop_map(|(group, gpu)| Change::Member { group, gpu, is_gated: false }),
+        1 => single(),
+        1 => term(),
+    ];
+    let steps = prop::collection::vec(prop::collection::vec(step, 1..5), 3..15);
+    let groups = (prop_oneof![group(), mixed_gang()], 2..5usize);
+    (prop::collection::vec(node(3), 0..3), groups, steps).prop_map(|(nodes, (group, count), steps)| {
+        let decide = Change::Decide { seconds: 20, outcomes: 0 };
+        let decided = steps.into_iter().flat_map(|steps| steps.into_iter().chain([decide.clone()]));
+        let groups = std::iter::repeat_n(group, count);
+        nodes.into_iter().chain(groups).chain([decide.clone()]).chain(decided).collect()
     })
 }
 
