@@ -8,7 +8,8 @@ mod unsupported; // pods with placement terms that no plugin supports
 mod mixed; // groups with pods of several classes
 mod solver; // placements of mixed groups compared with an exact solver
 mod fairness; // queue order, and what it costs
-mod certificates; // which changes wake a waiting unit
+mod wake_ups; // every kind of change that lets a waiting gang fit wakes it
+mod certificates; // which changes wake no waiting unit
 mod nominations; // pods that other schedulers have nominated to a node
 mod reservations; // what is reserved, for whom and for how long
 mod release; // half-bound gangs

@@ -132,6 +132,50 @@ fn a_running_gang_keeps_its_pods_when_a_new_core_has_not_observed_its_quorum() {
     }
 }
 
+// The condition was not written yet when a node and the scheduler died.
+#[test]
+fn a_running_gang_keeps_its_pods_after_a_failover_although_its_node_died() {
+    let gang = "node a gpu=2; node b gpu=2; group g gang minCount=3;
+        pods g 2 node=a group=g gpu=1 owner=Job:j created=10; pod h node=b group=g gpu=1 owner=Job:j created=10";
+    let start = "start g-0 at=11; start g-1 at=12; start h at=13";
+    for (case, before, after) in [
+        ("its pod is still there", "drop b", ""),
+        ("its pod is deleted later", "drop b", "delete h"),
+        ("its pod is replaced later", "drop b", "delete h; pod i group=g gpu=1 owner=Job:j created=20"),
+        ("its pod is gone", "drop b; delete h", ""),
+        ("its pod is replaced", "drop b; delete h; pod i group=g gpu=1 owner=Job:j created=20", ""),
+        (
+            "the larger part is replaced",
+            "drop a; delete g-0; delete g-1; pods i 2 group=g gpu=2 owner=Job:j created=20",
+            "",
+        ),
+        ("the node dies later", "", "drop b; delete h; pod i group=g gpu=1 owner=Job:j created=20"),
+        ("another one succeeded", "finish g-0 at=15; drop b; delete h; pod i group=g gpu=2 owner=Job:j created=20", ""),
+        // The condition is that of an earlier run.
+        (
+            "in a later run",
+            "group g gang minCount=3 placed=True; drop b; delete h; pod i group=g gpu=1 owner=Job:j created=20",
+            "",
+        ),
+    ] {
+        let mut world = TextCluster::of(gang);
+        world.apply(start);
+        world.apply(before);
+        world.fail_over();
+        let mut decided = world.decide();
+        world.apply(after);
+        for _ in 0..20 {
+            decided += &world.decide();
+            world.now += PAUSE;
+        }
+        assert!(!decided.contains("release"), "{case}: {decided}");
+        // The missing member joins the others when there is room.
+        world.apply("node c gpu=4");
+        let joins = world.pods.contains_key("i") || world.pods.contains_key("i-0");
+        assert_eq!(world.decide().contains("g: bind i"), joins, "{case}");
+    }
+}
+
 #[test]
 fn a_basic_group_is_never_released() {
     let mut world = TextCluster::of(
