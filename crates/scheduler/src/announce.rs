@@ -18,7 +18,7 @@ use api::views::{Condition, ObjectKey, PodGroupView, PodView, View};
 use runtime::{Cache, EventKind, ObjectRef, Recorder, failure};
 use scheduler_core::{Placement, RemedyStatus, Unit};
 
-use crate::announce::conditions::{POD_GROUP_NOT_READY, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
+use crate::announce::conditions::{NOT_ATTEMPTED, POD_GROUP_NOT_READY, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 use crate::announce::publish::{PublishTime, RefusalMessage, condition_for, is_new_cause, publish_time};
 use crate::announce::status_tracker::{ReminderSubject, StatusTracker};
 use crate::execute::WriteQueue;
@@ -384,10 +384,11 @@ impl Announcer {
 /// group has a condition with details.
 fn refused_pod_condition(pod: &PodView, refusal: &RefusalMessage, group_has_condition: bool) -> Option<Condition> {
     let is_unschedulable = |condition: &Condition| condition.kind == POD_SCHEDULED && condition.reason == UNSCHEDULABLE;
-    let reason = match refusal.is_incomplete() {
-        false => UNSCHEDULABLE,
-        true if pod.status.conditions.iter().any(is_unschedulable) => POD_GROUP_NOT_READY,
-        true => return None,
+    let reason = match (refusal.was_tried(), refusal.is_incomplete()) {
+        (true, _) => UNSCHEDULABLE,
+        (false, false) => NOT_ATTEMPTED,
+        (false, true) if pod.status.conditions.iter().any(is_unschedulable) => POD_GROUP_NOT_READY,
+        (false, true) => return None,
     };
     let reference = if group_has_condition && refusal.is_on_group { "; see its conditions" } else { "" };
     Some(conditions::false_condition(POD_SCHEDULED, reason, &format!("{}{reference}", refusal.pod_message)))

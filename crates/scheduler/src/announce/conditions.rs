@@ -17,6 +17,8 @@ pub const POD_SCHEDULED: &str = "PodScheduled";
 pub const UNSCHEDULABLE: &str = "Unschedulable";
 /// Reason of a pod's condition that had [`UNSCHEDULABLE`] before pods or objects of its group went missing.
 pub const POD_GROUP_NOT_READY: &str = "PodGroupNotReady";
+/// Reason of [`POD_SCHEDULED`] while the pod is refused without being tried on nodes, because no node would help it.
+pub const NOT_ATTEMPTED: &str = "NotAttempted";
 /// Reason of both while they are False because a bind failed.
 pub const SCHEDULER_ERROR: &str = "SchedulerError";
 /// Reason of [`INITIALLY_SCHEDULED`] when it is True.

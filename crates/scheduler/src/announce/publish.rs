@@ -36,12 +36,35 @@ impl RefusalMessage {
         RefusalMessage { cause: refusal.cause.clone(), message: refusal.message(), obstacle, pod_message, is_on_group }
     }
 
-    /// Whether the unit lacks pods or objects, so that no node would help. Its pods are not marked unschedulable, because
-    /// an autoscaler would add nodes for them.
+    /// Whether the unit was tried on the nodes. Only then its pods are marked unschedulable, because an autoscaler adds nodes
+    /// for such pods. Otherwise no node would help.
+    pub fn was_tried(&self) -> bool {
+        match self.cause {
+            RefusalCause::DoesNotFit | RefusalCause::NoDomain { .. } | RefusalCause::MembersSplit { .. } => true,
+            RefusalCause::Incomplete
+            | RefusalCause::NoPodGroup
+            | RefusalCause::NoParent { .. }
+            | RefusalCause::ParentNotBasic { .. }
+            | RefusalCause::ParentCycle { .. }
+            | RefusalCause::Gated
+            | RefusalCause::UnsupportedTerms { .. }
+            | RefusalCause::OtherOwner { .. }
+            | RefusalCause::PriorityMismatch { .. } => false,
+        }
+    }
+
+    /// Whether the unit lacks pods or objects.
     ///
     /// Upstream: such pods stay outside of the queue and have no condition.
     pub fn is_incomplete(&self) -> bool {
-        matches!(self.cause, RefusalCause::Incomplete | RefusalCause::NoPodGroup | RefusalCause::Gated)
+        matches!(
+            self.cause,
+            RefusalCause::Incomplete
+                | RefusalCause::NoPodGroup
+                | RefusalCause::NoParent { .. }
+                | RefusalCause::ParentCycle { .. }
+                | RefusalCause::Gated
+        )
     }
 }
 

@@ -184,7 +184,7 @@ async fn a_pod_of_another_owner_is_refused_alone() {
     server.pod_of("stranger", "g", "theirs");
     let handle = start(&server, Config::default());
     settle(5).await;
-    assert_eq!(server.log(), ["stranger PodScheduled=False Unschedulable", "bind a", "bind b", SCHEDULED]);
+    assert_eq!(server.log(), ["stranger PodScheduled=False NotAttempted", "bind a", "bind b", SCHEDULED]);
     let events = server.events();
     let refused = "Warning FailedScheduling stranger: podgroup ns/g belongs to another owner than this pod";
     assert!(events.contains(&refused.to_owned()), "{events:?}");
