@@ -16,6 +16,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    /// How many waiting units of the scheduler were found to fit although no change had woken them. Each is a defect.
+    pub fn missed_wakeups(&self) -> u64 {
+        self.scheduler.missed_wakeups()
+    }
+
     /// Appends all metrics to `text`, in the form of `/metrics`.
     pub(crate) fn write(&self, text: &mut String) {
         text::encode_registry(text, &self.registry).expect("a string accepts every write");

@@ -226,6 +226,11 @@ impl Metrics {
         registry.register_with_unit(name, help, seconds, self.pod_waits.clone());
     }
 
+    /// How many waiting units were found to fit although no change had woken them. Each is a defect.
+    pub fn missed_wakeups(&self) -> u64 {
+        self.missed_wakeups.get()
+    }
+
     /// Counts the pods of the refusals in `handle`, from now on.
     pub(crate) fn watch(&self, handle: &SchedulerHandle, pods: &Cache<PodView>) {
         self.unschedulable.watch(handle, pods);

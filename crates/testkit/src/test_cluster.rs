@@ -16,7 +16,7 @@ use std::time::Duration;
 use api::gates::Gates;
 use api::views::View;
 use api::{Revision, Timestamp, kinds};
-use controlplane::{Caches, Component, Config, ControlPlane, ControlPlaneEnvironment};
+use controlplane::{Caches, Component, Config, ControlPlane, ControlPlaneEnvironment, Metrics};
 use kube::Client;
 use nodes::cluster::Cluster;
 use runtime::Cache;
@@ -64,9 +64,21 @@ enum TestBackend {
     Embedded {
         plane: Box<ControlPlane>,
         environment: ControlPlaneEnvironment,
+        _missed_wakeups: Box<NoMissedWakeups>,
     },
     /// May be shared with other tests.
     Kube(Arc<KubeControlPlane>),
+}
+
+/// Every test ends with this check: no unit waited although it fitted.
+struct NoMissedWakeups(Metrics);
+
+impl Drop for NoMissedWakeups {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.0.missed_wakeups(), 0, "units that fit were not woken");
+        }
+    }
 }
 
 const DEFAULT_NAMESPACE: &str = "default";
@@ -164,11 +176,12 @@ impl TestCluster {
         let environment = virtual_time::environment(seed, origin, limits);
         let faults = Faults::default();
         let config = Config { client_wrapper: Some(faults.client_wrapper(config.client_wrapper)), ..config };
+        let missed_wakeups = Box::new(NoMissedWakeups(config.metrics.clone()));
         let plane = ControlPlane::start(environment.clone(), config)
             .await
             .expect("a control plane with an empty in-memory store starts");
         TestCluster {
-            backend: TestBackend::Embedded { plane: Box::new(plane), environment },
+            backend: TestBackend::Embedded { plane: Box::new(plane), environment, _missed_wakeups: missed_wakeups },
             faults,
             namespace: DEFAULT_NAMESPACE.to_owned(),
             initial_starts: 0,
@@ -342,7 +355,7 @@ impl TestCluster {
     /// of this test.
     pub fn history(&self) -> Vec<RecordedWrite> {
         let (plane, environment) = match &self.backend {
-            TestBackend::Embedded { plane, environment } => (plane, environment),
+            TestBackend::Embedded { plane, environment, .. } => (plane, environment),
             TestBackend::Kube(kube) => {
                 let is_shared = self.namespace != DEFAULT_NAMESPACE;
                 return kube.history(|write| if is_shared { write.namespace() == self.namespace } else { true });
