@@ -65,6 +65,8 @@ impl KubeSuite {
                 "pod_groups::waiting_gangs_are_placed_in_creation_order",
                 "pod_groups::pods_beyond_min_count_are_placed_when_capacity_is_free",
                 "gang_runs::",
+                "wake_ups::",
+                "neighbours::",
                 "evictions::",
                 "composites::a_child_of_a_composite_gang_does_not_start_alone",
                 "pod_groups::a_gang_with_pod_anti_affinity_waits_and_reports_that_it_is_unsupported",

@@ -214,3 +214,41 @@ fn a_restarted_scheduler_keeps_a_running_gang_that_lacks_its_condition() {
         assert_eq!(running, 3, "running pods keep running");
     });
 }
+
+// The condition that tells a new scheduler that the gang was whole is lost, and half of its nodes are.
+#[test]
+fn a_running_gang_keeps_its_pods_after_a_failover_although_its_node_died() {
+    on_test_cluster(async {
+        let mut cluster = TestCluster::start(3, 2).await;
+        let never = Fault::Delay(Duration::from_secs(100_000));
+        let rule = cluster.inject_fault(FaultRule::on(
+            writes().on_resource("scheduling.k8s.io/podgroups").on_subresource("status"),
+            never,
+        ));
+        cluster.create(&job("four").pods(4).indexed().gang().gpus(4).run_forever().build()).await;
+        until_phase(&cluster, PodPhase::Running, 4).await;
+        // Creation times are whole seconds: the replacements must be created later than the start of the others.
+        cluster.advance(Duration::from_secs(20)).await;
+        cluster.stop_component(Component::Scheduler);
+        let (lost, kept): (Vec<_>, Vec<_>) =
+            cluster.pods().into_iter().partition(|pod| pod.node_name() == Some("node-1"));
+        assert_eq!((lost.len(), kept.len()), (2, 2));
+        cluster.request("DELETE", "/api/v1/nodes/node-1", &json!({})).await.unwrap();
+        for pod in &lost {
+            let path = cluster.path(&format!("pods/{}", pod.metadata.name));
+            cluster.request("DELETE", &path, &json!({"gracePeriodSeconds": 0})).await.unwrap();
+        }
+        cluster
+            .eventually("both are replaced", MINUTE, |cluster| {
+                let waits = cluster.pods().into_iter().filter(|pod| pod.node_name().is_none()).count();
+                (cluster.pods().len() == 4 && waits == 2).then_some(())
+            })
+            .await;
+        cluster.faults().remove(rule);
+        cluster.start_component(Component::Scheduler);
+        cluster.advance(2 * MINUTE).await;
+        let is_kept = |pod: &PodView| kept.iter().any(|kept| kept.metadata.uid == pod.metadata.uid);
+        let running = cluster.pods().into_iter().filter(|pod| is_kept(pod) && !pod.metadata.is_deleting());
+        assert_eq!(running.count(), 2, "running pods keep running");
+    });
+}

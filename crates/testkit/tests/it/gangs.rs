@@ -1,6 +1,6 @@
 //! Gangs are placed as a whole or not at all: on virtual time and on the real control plane.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -338,5 +338,27 @@ fn a_gang_completes_when_every_third_bind_gets_429() {
             .await;
         assert!(cluster.faults().counts(rule).applied >= 5, "sixteen binds and the retries");
         assert_eq!(groups_in_bind_order(&cluster.history()).len(), 16);
+    });
+}
+
+#[test]
+fn consecutive_indexes_share_a_node() {
+    on_test_cluster(async {
+        let cluster = TestCluster::start(3, 2).await;
+        cluster.create(&job("ranks").pods(16).indexed().gang().gpus(1).run_forever().build()).await;
+        let by_index = cluster
+            .eventually("all pods are bound", MINUTE, |cluster| {
+                let index =
+                    |pod: &PodView| pod.metadata.labels.get("batch.kubernetes.io/job-completion-index")?.parse().ok();
+                let pods = cluster.pods_of("ranks");
+                let nodes: BTreeMap<u32, String> =
+                    pods.iter().filter_map(|pod| Some((index(pod)?, pod.node_name()?.to_owned()))).collect();
+                (nodes.len() == 16).then_some(nodes)
+            })
+            .await;
+        let nodes: Vec<&String> = by_index.values().collect();
+        assert!(nodes[..8].iter().all(|node| *node == nodes[0]), "{by_index:?}");
+        assert!(nodes[8..].iter().all(|node| *node == nodes[8]), "{by_index:?}");
+        assert_ne!(nodes[0], nodes[8]);
     });
 }

@@ -4,6 +4,8 @@
 mod walk; // one gang Job from submission to the end; read this first
 mod gangs; // all or nothing
 mod pod_groups; // PodGroups created by a user: what they wait for, in which order they are placed
+mod wake_ups; // on both test clusters: changes of nodes and pods that let a waiting gang start
+mod neighbours; // on both test clusters: what the scheduler leaves to autoscalers, volumes and other schedulers
 mod two_schedulers; // two schedulers bind to the same capacity
 mod own_scheduler; // a scheduler with a custom filter
 mod gang_life; // gangs that lose pods, scheduler crashes, many gangs that wait for each other

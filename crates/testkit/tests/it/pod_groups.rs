@@ -9,10 +9,10 @@ use testkit::fault::{Fault, FaultRule, Verb, verb, writes};
 use testkit::{TestCluster, job, on_paused_clock, on_test_cluster, pod};
 
 const GROUPS: &str = "scheduling.k8s.io/podgroups";
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Creates a gang, or without `min_count` a Basic group.
-async fn group(cluster: &TestCluster, name: &str, min_count: Option<u32>) {
+pub(super) async fn group(cluster: &TestCluster, name: &str, min_count: Option<u32>) {
     let policy = min_count.map_or(json!({"basic": {}}), |min_count| json!({"gang": {"minCount": min_count}}));
     let spec = json!({"schedulingPolicy": policy});
     let api_version = "scheduling.k8s.io/v1beta1";
@@ -22,7 +22,7 @@ async fn group(cluster: &TestCluster, name: &str, min_count: Option<u32>) {
 }
 
 /// Creates pods of a group that run until they are deleted.
-async fn members(cluster: &TestCluster, group: &str, numbers: std::ops::Range<u32>, gpus: i32) {
+pub(super) async fn members(cluster: &TestCluster, group: &str, numbers: std::ops::Range<u32>, gpus: i32) {
     for number in numbers {
         let member = pod(&format!("{group}-{number}")).group(group).gpus(gpus);
         cluster.create(&member.annotate("phalanx.dev/run-seconds", "100000").build()).await;
@@ -30,12 +30,12 @@ async fn members(cluster: &TestCluster, group: &str, numbers: std::ops::Range<u3
 }
 
 /// How many pods of a group are bound and not being deleted.
-fn count_bound(cluster: &TestCluster, group: &str) -> usize {
+pub(super) fn count_bound(cluster: &TestCluster, group: &str) -> usize {
     let of_group = cluster.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
     of_group.filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting()).count()
 }
 
-async fn until_bound(cluster: &TestCluster, group: &str, count: usize) {
+pub(super) async fn until_bound(cluster: &TestCluster, group: &str, count: usize) {
     cluster
         .eventually(&format!("{count} pods of {group} are bound"), MINUTE, |cluster| {
             (count_bound(cluster, group) == count).then_some(())
@@ -44,7 +44,7 @@ async fn until_bound(cluster: &TestCluster, group: &str, count: usize) {
 }
 
 /// Waits until a condition reports that the group waits, and returns its message.
-async fn until_refused(cluster: &TestCluster, name: &str) -> String {
+pub(super) async fn until_refused(cluster: &TestCluster, name: &str) -> String {
     cluster
         .eventually(&format!("{name} is reported as waiting"), MINUTE, |cluster| {
             let group = cluster.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
@@ -54,13 +54,13 @@ async fn until_refused(cluster: &TestCluster, name: &str) -> String {
         .await
 }
 
-async fn delete_pods(cluster: &TestCluster, names: &[&str]) {
+pub(super) async fn delete_pods(cluster: &TestCluster, names: &[&str]) {
     for name in names {
         cluster.delete(&format!("pods/{name}")).await;
     }
 }
 
-async fn cordon(cluster: &TestCluster, node: &str, cordoned: bool) {
+pub(super) async fn cordon(cluster: &TestCluster, node: &str, cordoned: bool) {
     let patch = json!({"spec": {"unschedulable": cordoned}});
     cluster.request("PATCH", &format!("/api/v1/nodes/{node}"), &patch).await.unwrap();
 }
