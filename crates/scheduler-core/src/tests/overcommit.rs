@@ -46,6 +46,16 @@ fn of_two_pods_with_the_same_capacity_the_one_bound_last_is_released() {
 }
 
 #[test]
+fn a_release_does_not_wait_behind_decisions() {
+    let mut world = TextCluster::of("node a gpu=1; node b gpu=3; pod old gpu=1 owner=Job:j; pod new gpu=1 owner=Job:k");
+    show(&mut world, &["old", "new"], "a");
+    assert_eq!(world.decide(), "");
+    world.now += PAUSE;
+    world.apply("pods small 3 priority=10 gpu=1");
+    assert_snapshot!(world.decide().lines().next().unwrap(), @"new: release new");
+}
+
+#[test]
 fn a_pod_that_fits_beside_the_others_stays() {
     let mut world = TextCluster::of("node a gpu=4; pods p 4 gpu=2 owner=Job:j; pod small gpu=1 owner=Job:j");
     show(&mut world, &["p-0", "p-1"], "a");
