@@ -70,6 +70,8 @@ impl KubeSuite {
                 "evictions::",
                 "composites::a_child_of_a_composite_gang_does_not_start_alone",
                 "pod_groups::a_gang_with_pod_anti_affinity_waits_and_reports_that_it_is_unsupported",
+                "pod_groups::a_gang_that_requires_a_feature_starts_when_its_node_declares_it",
+                "own_scheduler::",
                 "gang_life::a_running_gang_is_degraded_while_it_lacks_a_pod",
                 "gang_life::a_degraded_gang_keeps_its_pods_when_the_scheduler_restarts",
             ],
