@@ -370,3 +370,19 @@ fn a_job_that_is_deleted_when_it_ends_is_counted() {
         (&"failed".into(), [[&"bad".into(), &"failed".into()], [&"slow".into(), &"done".into()]])
     );
 }
+
+#[test]
+fn the_table_lists_consecutive_indexes_on_each_node() {
+    let gang = "completionMode: Indexed, scheduling: {schedulingPolicy: {gang: {}}},";
+    let requests = "resources: {requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 1}}";
+    let manifest = format!(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: ranks}}\nspec: {{{gang} parallelism: 16, completions: 16, \
+         template: {{spec: {{restartPolicy: Never, containers: [{{name: a, image: b, {requests}}}]}}}}}}\n"
+    );
+    let output = run_text(&manifest);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    let rows: Vec<&str> = table.lines().filter(|line| line.contains("index")).collect();
+    assert_eq!(rows.len(), 2, "{table}");
+    assert!(rows[0].contains("index 0-7") && rows[1].contains("index 8-15"), "{table}");
+}
