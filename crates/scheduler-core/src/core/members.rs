@@ -112,7 +112,8 @@ impl Core {
                     }
                 }
                 Stage::Assumed(node) | Stage::Bound(node) => {
-                    let counts = self.excluded_by_group(id) != Some(ExclusionReason::OtherOwner);
+                    let counts = self.excluded_by_group(id) != Some(ExclusionReason::OtherOwner)
+                        && !self.pods.get(id).is_deleting;
                     let placed = &mut self.groups.get_mut(group).placed;
                     if counts {
                         placed.insert(id, node);

@@ -52,6 +52,16 @@ fn membership_is_evaluated_again_when_the_group_gets_an_owner() {
     assert_snapshot!(world.decide(), @"g: bind own to a, other to a");
 }
 
+#[test]
+fn a_terminating_member_pins_no_rack_after_its_group_changed_either() {
+    let mut world = TextCluster::of("node a pods=1 rack=r1; group g gang minCount=1 pods=2 key=rack");
+    assert_snapshot!(world.decide(), @"g: bind g-0 to a (no more pods fit in the domain of its members rack=r1 (Too many pods on 1 of 1 nodes))");
+    world.show_bound("g-0", "a");
+    world.change_pod("g-0", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    world.apply("group g gang minCount=1 key=rack groupPriority=1; node b pods=1 rack=r2");
+    assert_snapshot!(world.decide(), @"g: bind g-1 to b");
+}
+
 // Shows: U-TestPodGroupDependentRequiredValidation
 #[test]
 fn a_member_of_another_scheduler_blocks_only_itself() {
