@@ -261,7 +261,15 @@ impl TurnRunner {
         output
     }
 
-    fn decide(&mut self, TurnInput { inputs, requests, now }: TurnInput) -> TurnOutput {
+    /// A turn without its explanations.
+    fn decide(&mut self, turn: TurnInput) -> TurnOutput {
+        let started = Instant::now();
+        let output = self.observe_and_decide(turn);
+        self.metrics.core_ran(started.elapsed());
+        output
+    }
+
+    fn observe_and_decide(&mut self, TurnInput { inputs, requests, now }: TurnInput) -> TurnOutput {
         let mut results = Vec::new();
         for input in inputs {
             match input {

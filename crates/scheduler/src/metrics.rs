@@ -28,6 +28,7 @@ pub struct Metrics {
     group_attempts: Family<AttemptLabels, Counter>,
     pod_decisions: Histogram,
     group_decisions: Histogram,
+    core_time: Counter<f64, AtomicU64>,
     /// From the decision to the end of the bind.
     pod_attempt_durations: Family<AttemptLabels, Histogram>,
     group_attempt_durations: Family<AttemptLabels, Histogram>,
@@ -143,6 +144,7 @@ impl Metrics {
             group_attempts: Family::default(),
             pod_decisions: from_a_microsecond(),
             group_decisions: from_a_microsecond(),
+            core_time: Counter::default(),
             pod_attempt_durations: Family::new_with_constructor(from_a_millisecond),
             group_attempt_durations: Family::new_with_constructor(from_a_millisecond),
             pod_waits: Family::new_with_constructor(from_ten_milliseconds),
@@ -215,6 +217,8 @@ impl Metrics {
         let help = "Duration of a decision about a PodGroup with all its pods";
         let name = "scheduler_podgroup_scheduling_algorithm_duration";
         registry.register_with_unit(name, help, seconds.clone(), self.group_decisions.clone());
+        let help = "Time in which the scheduler's core noted changes and made decisions";
+        registry.register_with_unit("phalanx_scheduler_core", help, seconds.clone(), self.core_time.clone());
         let help = "Time from the decision about a pod to the end of its bind, by result";
         let name = "scheduler_scheduling_attempt_duration";
         registry.register_with_unit(name, help, seconds.clone(), self.pod_attempt_durations.clone());
@@ -269,6 +273,11 @@ impl Metrics {
             };
             durations.get_or_create(&attempt).observe(took);
         }
+    }
+
+    /// Records how long the core noted changes and made decisions.
+    pub(crate) fn core_ran(&self, took: Duration) {
+        self.core_time.inc_by(took.as_secs_f64());
     }
 
     /// Records the state of the core at the end of a turn.

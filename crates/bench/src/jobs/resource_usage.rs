@@ -18,14 +18,19 @@ pub struct ResourceUsage {
     pub cpu_seconds: f64,
     /// Its resident memory.
     pub rss_mb: f64,
+    /// The scheduler's core so far; zero where the server has no scheduler.
+    pub core: CoreWork,
 }
 
 impl ResourceUsage {
     /// The current values.
     pub async fn now(client: &Client, running: &RunningSystem) -> anyhow::Result<ResourceUsage> {
         let id = running.controllers_pid();
+        let metrics = request::get(client, "/metrics").await?;
+        let metrics = String::from_utf8_lossy(&metrics);
         Ok(ResourceUsage {
-            writes: WriteCounts::now(client).await?,
+            writes: WriteCounts::parse_metrics(&metrics),
+            core: CoreWork::parse_metrics(&metrics),
             cpu_seconds: cpu_seconds_of(Path::new(&format!("/proc/{id}/stat")))?,
             rss_mb: resident_mb_of(Path::new(&format!("/proc/{id}/status")))?,
         })
@@ -91,6 +96,34 @@ impl WriteCounts {
     }
 }
 
+/// What the scheduler's core did, from its metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreWork {
+    /// The time in which it noted changes and made decisions.
+    pub seconds: f64,
+    /// Decisions about pods and PodGroups.
+    pub decisions: f64,
+}
+
+impl CoreWork {
+    fn parse_metrics(text: &str) -> CoreWork {
+        let value = |name: &str| -> f64 {
+            let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            values.filter_map(|value| value.parse::<f64>().ok()).sum()
+        };
+        CoreWork {
+            seconds: value("phalanx_scheduler_core_seconds_total"),
+            decisions: value("scheduler_scheduling_algorithm_duration_seconds_count")
+                + value("scheduler_podgroup_scheduling_algorithm_duration_seconds_count"),
+        }
+    }
+
+    /// The work since `earlier`.
+    pub fn since(&self, earlier: &CoreWork) -> CoreWork {
+        CoreWork { seconds: self.seconds - earlier.seconds, decisions: self.decisions - earlier.decisions }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +141,12 @@ mod tests {
         assert_eq!(before.per_job_text(10), "pods 1.00  ");
         assert_eq!(after.since(&before).per_job_text(100), "jobs 12.00  ");
         assert_eq!(after.total(), 1_210);
+    }
+    #[test]
+    fn the_work_of_the_core_is_read_from_the_metrics_of_the_scheduler() {
+        let metrics = "# TYPE phalanx_scheduler_core_seconds counter\nphalanx_scheduler_core_seconds_total 2.5\n\
+                       scheduler_scheduling_algorithm_duration_seconds_count 10\n\
+                       scheduler_podgroup_scheduling_algorithm_duration_seconds_count 3\n";
+        assert_eq!(CoreWork::parse_metrics(metrics), CoreWork { seconds: 2.5, decisions: 13.0 });
     }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::load::JOBS;
-use super::resource_usage::{ResourceUsage, WriteCounts};
+use super::resource_usage::{CoreWork, ResourceUsage, WriteCounts};
 use super::running_system::RunningSystem;
 use super::{Args, JobsSystem, WITH_GROUPS};
 
@@ -32,6 +32,7 @@ pub struct WaitingCost {
     gangs: usize,
     writes: WriteCounts,
     cpu_seconds: f64,
+    core: CoreWork,
 }
 
 /// Runs the load with this many waiting gangs.
@@ -70,6 +71,7 @@ async fn load(running: &RunningSystem, gangs: usize) -> anyhow::Result<WaitingCo
         gangs,
         writes: after.writes.since(&before.writes),
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+        core: after.core.since(&before.core),
     })
 }
 
@@ -117,10 +119,13 @@ pub fn text(rows: &[WaitingCost]) -> String {
         let kinds: Vec<String> =
             row.writes.per_resource().iter().map(|(resource, count)| format!("{resource} {count}")).collect();
         text.push_str(&format!(
-            "  with {} waiting gangs of {GANG_PODS} that never fit: {} writes, {:.1} s of CPU ({})\n",
+            "  with {} waiting gangs of {GANG_PODS} that never fit: {} writes, {:.1} s of CPU, of these {:.2} s in the \
+             scheduler's core for {} decisions ({})\n",
             row.gangs,
             row.writes.total(),
             row.cpu_seconds,
+            row.core.seconds,
+            row.core.decisions,
             kinds.join(", ")
         ));
     }
@@ -132,6 +137,6 @@ pub fn line(row: &WaitingCost) -> Value {
     json!({
         "case": format!("waiting-{}x{GANG_PODS}", row.gangs), "system": JobsSystem::PhalanxEmbedded.name(), "nodes": NODES,
         "seconds": SECONDS, "writes": row.writes.per_resource(), "writes_total": row.writes.total(),
-        "cpu_seconds": row.cpu_seconds,
+        "cpu_seconds": row.cpu_seconds, "core_seconds": row.core.seconds, "decisions": row.core.decisions,
     })
 }
