@@ -76,7 +76,8 @@ pub(super) struct GroupState {
     /// The core reported that the current run continues the one before.
     pub(super) is_continued: bool,
     pub(super) is_half_bound: bool,
-    pub(super) half_bound_since: Option<Timestamp>,
+    /// Since when, with the same number of binds in flight.
+    pub(super) half_bound_since: Option<(Timestamp, usize)>,
 }
 
 impl PodState {
@@ -107,6 +108,11 @@ impl ClusterModel {
     /// Members on nodes that count for the group.
     pub(super) fn placed<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
         self.members(group).filter(|pod| pod.node().is_some() && !pod.is_terminating)
+    }
+
+    /// Members whose bind was sent, and its result is unknown.
+    pub(super) fn in_flight_count(&self, group: &str) -> usize {
+        self.members(group).filter(|pod| matches!(pod.stage, PodStage::InFlight(_))).count()
     }
 
     fn pending<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {

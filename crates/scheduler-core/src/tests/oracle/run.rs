@@ -11,7 +11,8 @@ use crate::tests::reference_model::PodShape;
 use crate::tests::text_cluster::{TextCluster, line};
 use crate::{BindOutcome, Config, Decision, DecisionAction, QueueStatus, Refusal, RefusalCause, Release, Unit};
 
-/// How long a gang may be half bound: until its release is due (15 s), and while binds make progress (30 s each time).
+/// How long a gang may be half bound while no bind of it ends: until its release is due (15 s), and while its binds may
+/// still make progress (30 s). The core is called up to a minute late.
 const MAX_HALF_BOUND: Duration = Duration::from_secs(120);
 /// How long a node may be over-committed: until the release of the surplus is due (10 s).
 const MAX_OVERCOMMITTED: Duration = Duration::from_secs(40);
@@ -500,10 +501,13 @@ impl OracleRun {
     /// No gang is half bound, and no node over-committed, for longer than allowed.
     fn check_releases(&mut self) {
         let now = self.world.now;
-        for (name, group) in &mut self.model.groups {
+        for name in self.model.groups.keys().cloned().collect::<Vec<_>>() {
+            let in_flight = self.model.in_flight_count(&name);
+            let group = self.group(&name);
             // The core learns the time only when it decides.
-            let since = group.half_bound_since.filter(|_| group.is_half_bound).unwrap_or(now);
-            group.half_bound_since = group.is_half_bound.then_some(since);
+            let before = group.half_bound_since.filter(|(_, count)| group.is_half_bound && *count == in_flight);
+            let since = before.map_or(now, |(since, _)| since);
+            group.half_bound_since = group.is_half_bound.then_some((since, in_flight));
             assert!(now <= since + MAX_HALF_BOUND, "{name} is half bound since {since}");
         }
         for (name, node) in self.model.nodes.iter_mut().filter(|(_, node)| node.has_surplus) {
