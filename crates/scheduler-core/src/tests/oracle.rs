@@ -7,7 +7,8 @@
 
 mod change; // the changes of a history
 mod model; // the state that they lead to, and what follows from it
-mod run; // applies them to a core and to the model, and compares
+mod run; // a core and the model beside it, compared
+mod apply; // what each change does to both
 
 use std::cell::Cell;
 use std::time::Duration;
