@@ -114,7 +114,7 @@ impl LongStep {
             }
             LongStep::Changes => {
                 let environment = [("PROPTEST_RNG_SEED", seed), ("PHALANX_CASES_FACTOR", CHANGES_FACTOR)];
-                run_tests(&["phalanx-scheduler-core", "--lib", "tests::oracle::"], &environment).map(Some)
+                run_tests(&["phalanx-scheduler-core", "--release", "--lib", "tests::oracle::"], &environment).map(Some)
             }
             LongStep::PowerCuts => {
                 let environment = [("PHALANX_CRASH_SEED", seed), ("PHALANX_CRASH_CUTS", POWER_CUTS)];
