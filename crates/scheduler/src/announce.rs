@@ -384,7 +384,7 @@ impl Announcer {
 /// group has a condition with details.
 fn refused_pod_condition(pod: &PodView, refusal: &RefusalMessage, group_has_condition: bool) -> Option<Condition> {
     let is_unschedulable = |condition: &Condition| condition.kind == POD_SCHEDULED && condition.reason == UNSCHEDULABLE;
-    let reason = match (refusal.was_tried(), refusal.is_incomplete()) {
+    let reason = match (refusal.is_unschedulable(), refusal.is_incomplete()) {
         (true, _) => UNSCHEDULABLE,
         (false, false) => NOT_ATTEMPTED,
         (false, true) if pod.status.conditions.iter().any(is_unschedulable) => POD_GROUP_NOT_READY,

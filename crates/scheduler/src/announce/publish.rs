@@ -36,18 +36,22 @@ impl RefusalMessage {
         RefusalMessage { cause: refusal.cause.clone(), message: refusal.message(), obstacle, pod_message, is_on_group }
     }
 
-    /// Whether the unit was tried on the nodes. Only then its pods are marked unschedulable, because an autoscaler adds nodes
-    /// for such pods. Otherwise no node would help.
-    pub fn was_tried(&self) -> bool {
+    /// Whether its pods are marked unschedulable: the unit was tried on the nodes, or needs what only other schedulers
+    /// support. An autoscaler adds nodes for such pods, so pods that no node would help are not among them.
+    ///
+    /// Upstream: pods with terms that this scheduler does not support are tried, and marked when they do not fit.
+    pub fn is_unschedulable(&self) -> bool {
         match self.cause {
-            RefusalCause::DoesNotFit | RefusalCause::NoDomain { .. } | RefusalCause::MembersSplit { .. } => true,
+            RefusalCause::DoesNotFit
+            | RefusalCause::NoDomain { .. }
+            | RefusalCause::MembersSplit { .. }
+            | RefusalCause::UnsupportedTerms { .. }
+            | RefusalCause::ParentNotBasic { .. } => true,
             RefusalCause::Incomplete
             | RefusalCause::NoPodGroup
             | RefusalCause::NoParent { .. }
-            | RefusalCause::ParentNotBasic { .. }
             | RefusalCause::ParentCycle { .. }
             | RefusalCause::Gated
-            | RefusalCause::UnsupportedTerms { .. }
             | RefusalCause::OtherOwner { .. }
             | RefusalCause::PriorityMismatch { .. } => false,
         }

@@ -47,7 +47,7 @@ fn members_of_an_incomplete_gang_are_not_marked_unschedulable_until_they_were_tr
 }
 
 #[test]
-fn pods_with_volumes_or_claims_wait_with_the_reason_and_are_not_marked_unschedulable() {
+fn pods_with_volumes_or_claims_wait_with_the_reason() {
     on_test_cluster(async {
         let cluster = TestCluster::start(3, 1).await;
         let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
@@ -63,7 +63,7 @@ fn pods_with_volumes_or_claims_wait_with_the_reason_and_are_not_marked_unschedul
             ("gang-0", "volumes[].persistentVolumeClaim"),
             ("gang-1", "volumes[].persistentVolumeClaim"),
         ] {
-            let condition = until_reason(&cluster, name, "NotAttempted").await;
+            let condition = until_reason(&cluster, name, "Unschedulable").await;
             let want = format!("this scheduler does not support {field}");
             assert!(condition.message.contains(&want), "{name}: {}", condition.message);
         }
