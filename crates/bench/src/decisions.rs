@@ -39,7 +39,8 @@ pub struct Args {
     /// Run only this case, such as gang-1000x3, tas-750x4, single-10000-of-50, single-10000-behind-10000,
     /// gang-3x1000@50000, daemon-50000@50000, churn-1000@1000 or gang-9x1000-beside-1500000@150000; other sizes have
     /// names of the same form. Only by name run explained-1000 (decisions while 1,000 waiting gangs are explained), and
-    /// waiting-10000, waiting-10000-of-900 and waiting-10000-leader (changes beside 10,000 waiting gangs)
+    /// waiting-10000, waiting-10000-of-50, waiting-10000-of-900 and waiting-10000-leader (changes beside 10,000 waiting
+    /// gangs)
     #[arg(long)]
     pub case: Option<String>,
     /// Simulate a day of hopeless gangs, large gangs and small pods on 512 nodes, with and without reservations

@@ -17,8 +17,8 @@ use scheduler_core::{BindOutcome, ClusterChange, Config, Core, DecisionAction, Q
 use super::{container, meta, node, percentile, pod, pod_group};
 use crate::scheduling_cases::SchedulingCase;
 
-/// The names for `--case`: equal gangs, gangs of 900 sizes, and gangs whose leader is larger.
-pub const CASES: [&str; 3] = ["waiting-10000", "waiting-10000-of-900", "waiting-10000-leader"];
+/// The names for `--case`: equal gangs, gangs of 50 and of 900 sizes, and gangs whose leader has another size.
+pub const CASES: [&str; 4] = ["waiting-10000", "waiting-10000-of-50", "waiting-10000-of-900", "waiting-10000-leader"];
 
 const NODES: usize = 1_000;
 const CPUS_PER_NODE: usize = 4;
