@@ -360,7 +360,7 @@ impl Core {
                 if has_remaining {
                     group.pending_by_age.remove(&(pod.created(), pod.arrival));
                 }
-                group.placed.insert(id, node);
+                group.placed.insert(id, node, false);
             }
             self.pods.set_stage(id, Stage::Assumed(node));
             let (pod, node) = (self.pods.get(id), self.cluster.node_name(node).to_owned());

@@ -111,12 +111,12 @@ impl Core {
                         self.unreported_pods.insert(id);
                     }
                 }
-                Stage::Assumed(node) | Stage::Bound(node) => {
+                stage @ (Stage::Assumed(node) | Stage::Bound(node)) => {
                     let counts = self.excluded_by_group(id) != Some(ExclusionReason::OtherOwner)
                         && !self.pods.get(id).is_deleting;
                     let placed = &mut self.groups.get_mut(group).placed;
                     if counts {
-                        placed.insert(id, node);
+                        placed.insert(id, node, matches!(stage, Stage::Bound(_)));
                     } else {
                         placed.remove(id, node);
                     }
@@ -172,9 +172,10 @@ impl Core {
                 group.pending_by_age.insert(age);
             }
             Stage::Assumed(node) | Stage::Bound(node) if Some(node) != before.node() && !has_other_owner => {
-                group.placed.insert(id, node);
+                group.placed.insert(id, node, matches!(next, Stage::Bound(_)));
             }
-            Stage::Assumed(_) | Stage::Bound(_) => {}
+            Stage::Assumed(_) => {}
+            Stage::Bound(_) => group.placed.set_bound(id),
             Stage::Succeeded => group.run.add_succeeded(id),
             Stage::Excluded(reason) => {
                 if let Some(count) = excluded_count(group, reason) {
@@ -182,8 +183,6 @@ impl Core {
                 }
             }
         }
-        group.bound_count += usize::from(matches!(next, Stage::Bound(_)));
-        group.bound_count -= usize::from(matches!(before, Stage::Bound(_)));
         group.note_quorum();
         if before.node().is_some() && before.node() == next.node() {
             return;

@@ -45,8 +45,6 @@ pub(crate) struct TrackedGroup {
     // Upstream: pods that are being deleted count and pin the domain until they are gone, so that a gang whose old
     // pods linger on a lost rack cannot start again elsewhere.
     pub(crate) placed: PlacedMembers,
-    /// Placed pods that were observed bound.
-    pub(crate) bound_count: usize,
     /// Whether its quorum was observed bound at once since it last started. The PodGroup's condition may follow
     /// later.
     pub(crate) had_quorum: bool,
@@ -236,8 +234,8 @@ impl TrackedGroup {
     /// Records whether the gang has its quorum now.
     pub(crate) fn note_quorum(&mut self) {
         let quorum = self.quorum();
-        let bound = self.bound_count + self.run.succeeded_count();
-        self.had_quorum |= quorum.is_some_and(|quorum| bound.min(self.placed_count()) >= quorum);
+        let bound = self.placed.bound_count() + self.run.succeeded_count();
+        self.had_quorum |= quorum.is_some_and(|quorum| bound >= quorum);
     }
 
     /// Interns the owner of a pod.
@@ -347,7 +345,6 @@ impl GroupTable {
             pending: PendingMembers::default(),
             pending_by_age: BTreeSet::new(),
             placed: PlacedMembers::default(),
-            bound_count: 0,
             had_quorum: false,
             start_observed: false,
             run: GroupRun::default(),

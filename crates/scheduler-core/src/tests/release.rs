@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::property_config::property_config;
 use super::text_cluster::TextCluster;
@@ -447,4 +448,23 @@ fn a_running_gang_is_not_released_when_its_pod_group_is_deleted_and_created_agai
         assert!(!decided.contains("release"), "{decided}");
         world.now += PAUSE;
     }
+}
+
+// Terminating members of the start before counted as bound.
+#[test]
+fn a_start_beside_terminating_members_that_is_half_bound_is_released() {
+    let mut world = TextCluster::of("node a gpu=6; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
+    world.decide_and_bind();
+    for name in ["g-0", "g-1", "g-2"] {
+        world.change_pod(name, |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    }
+    world.apply("pods n 3 group=g gpu=1 owner=Job:j");
+    assert_eq!(world.decide(), "g: bind n-0 to a, n-1 to a, n-2 to a");
+    world.show_bound("n-0", "a");
+    world.show_bound("n-1", "a");
+    world.apply("fail n-2; pod other node=a gpu=1");
+    world.now += 2 * PAUSE;
+    world.decide();
+    world.now += PAUSE;
+    assert_snapshot!(world.decide(), @"g: release n-0, n-1");
 }

@@ -1,6 +1,6 @@
 //! Pending and placed members, counted so that no decision iterates over them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::cluster::{NodeIndex, OccupiedDomains, Topology, TopologyId};
 use crate::demand::classes::ClassId;
@@ -63,7 +63,9 @@ impl PendingMembers {
 /// Placed pods, and their domains of the group's topology key.
 #[derive(Debug, Default)]
 pub(crate) struct PlacedMembers {
-    pods: BTreeSet<PodId>,
+    /// Each with whether it was observed bound.
+    pods: BTreeMap<PodId, bool>,
+    bound_count: usize,
     /// The number of pods on each node.
     nodes: BTreeMap<NodeIndex, usize>,
     /// The domains of those nodes, cached while neither changes.
@@ -81,8 +83,11 @@ struct CachedMemberDomains {
 }
 
 impl PlacedMembers {
-    pub(crate) fn insert(&mut self, pod: PodId, node: NodeIndex) {
-        if self.pods.insert(pod) {
+    pub(crate) fn insert(&mut self, pod: PodId, node: NodeIndex, is_bound: bool) {
+        let was_bound = self.pods.insert(pod, is_bound);
+        self.bound_count += usize::from(is_bound);
+        self.bound_count -= usize::from(was_bound == Some(true));
+        if was_bound.is_none() {
             let on_node = self.nodes.entry(node).or_default();
             *on_node += 1;
             if let Some(cached) = self.domains.as_mut().filter(|_| *on_node == 1) {
@@ -91,9 +96,18 @@ impl PlacedMembers {
         }
     }
 
+    /// The pod, if it counts as placed, was observed bound to its node.
+    pub(crate) fn set_bound(&mut self, pod: PodId) {
+        if let Some(is_bound) = self.pods.get_mut(&pod) {
+            self.bound_count += usize::from(!std::mem::replace(is_bound, true));
+        }
+    }
+
     /// True if the pod was placed.
     pub(crate) fn remove(&mut self, pod: PodId, node: NodeIndex) -> bool {
-        let was_placed = self.pods.remove(&pod);
+        let was_bound = self.pods.remove(&pod);
+        self.bound_count -= usize::from(was_bound == Some(true));
+        let was_placed = was_bound.is_some();
         if was_placed && let Some(on_node) = self.nodes.get_mut(&node) {
             *on_node -= 1;
             if *on_node == 0 {
@@ -112,8 +126,13 @@ impl PlacedMembers {
         self.pods.is_empty()
     }
 
+    /// How many of them were observed bound.
+    pub(crate) fn bound_count(&self) -> usize {
+        self.bound_count
+    }
+
     pub(crate) fn pods(&self) -> impl Iterator<Item = PodId> + '_ {
-        self.pods.iter().copied()
+        self.pods.keys().copied()
     }
 
     /// The nodes the pods are on.

@@ -259,8 +259,7 @@ impl ClusterModel {
                 (state.is_half_bound, state.half_bound_since) = (false, None);
                 continue;
             };
-            let bound = self.members(&name).filter(|pod| pod.is_bound()).count() + self.succeeded_count(&name);
-            let has_quorum = bound.min(self.counted(&name)) >= quorum;
+            let has_quorum = self.has_quorum(&name);
             self.groups.get_mut(&name).expect("it exists").had_quorum |= has_quorum;
             let is_half_bound =
                 self.placed(&name).count() > 0 && !self.has_had_quorum(&name) && self.counted(&name) < quorum;
