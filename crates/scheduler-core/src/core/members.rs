@@ -48,8 +48,6 @@ impl Core {
         let must_reevaluate = group.spec.as_ref().map(membership_terms) != Some(membership_terms(&spec));
         let just_reached =
             spec.reached_min_count && !group.spec.as_ref().is_some_and(|before| before.reached_min_count);
-        // Members may have ended so soon that they were never observed bound at once.
-        group.had_quorum |= just_reached && !group.placed.is_empty();
         group.parent_obstacle = self.composites.obstacle(spec.parent.as_ref());
         if spec.parent.is_some() {
             self.composites.children.insert(id);
@@ -57,10 +55,13 @@ impl Core {
             self.composites.children.remove(&id);
         }
         self.groups.set_spec(id, Some(spec));
-        self.groups.get_mut(id).note_quorum();
         if must_reevaluate {
             self.reevaluate_members(id);
         }
+        let group = self.groups.get_mut(id);
+        // Members may have ended so soon that they were never observed bound at once.
+        group.had_quorum |= just_reached && !group.placed.is_empty();
+        group.note_quorum();
         self.requeue_group(id, MembershipChange::Other);
     }
 
@@ -102,26 +103,27 @@ impl Core {
 
     /// Evaluates the membership of all pods again, because the group's owner or priority changed.
     fn reevaluate_members(&mut self, group: GroupId) {
-        for id in self.groups.get(group).members.clone() {
-            match self.pods.get(id).stage {
-                Stage::Pending | Stage::Excluded(_) => {
-                    let stage = self.stage_unbound(id);
-                    self.restage(id, stage);
-                    if stage == Stage::Excluded(ExclusionReason::Unsupported) {
-                        self.unreported_pods.insert(id);
-                    }
+        let members = self.groups.get(group).members.clone();
+        // Each pod without a node that changes its stage reads which of the others count.
+        for id in &members {
+            if let stage @ (Stage::Assumed(node) | Stage::Bound(node)) = self.pods.get(*id).stage {
+                let counts =
+                    self.excluded_by_group(*id) != Some(ExclusionReason::OtherOwner) && !self.pods.get(*id).is_deleting;
+                let placed = &mut self.groups.get_mut(group).placed;
+                if counts {
+                    placed.insert(*id, node, matches!(stage, Stage::Bound(_)));
+                } else {
+                    placed.remove(*id, node);
                 }
-                stage @ (Stage::Assumed(node) | Stage::Bound(node)) => {
-                    let counts = self.excluded_by_group(id) != Some(ExclusionReason::OtherOwner)
-                        && !self.pods.get(id).is_deleting;
-                    let placed = &mut self.groups.get_mut(group).placed;
-                    if counts {
-                        placed.insert(id, node, matches!(stage, Stage::Bound(_)));
-                    } else {
-                        placed.remove(id, node);
-                    }
+            }
+        }
+        for id in members {
+            if matches!(self.pods.get(id).stage, Stage::Pending | Stage::Excluded(_)) {
+                let stage = self.stage_unbound(id);
+                self.restage(id, stage);
+                if stage == Stage::Excluded(ExclusionReason::Unsupported) {
+                    self.unreported_pods.insert(id);
                 }
-                Stage::Succeeded => {}
             }
         }
     }

@@ -468,3 +468,27 @@ fn a_start_beside_terminating_members_that_is_half_bound_is_released() {
     world.now += PAUSE;
     assert_snapshot!(world.decide(), @"g: release n-0, n-1");
 }
+
+#[test]
+fn a_gang_with_bound_pods_of_another_owner_that_is_half_bound_is_released() {
+    // The pods are observed before their group, so that all of them seem to be members.
+    let mut world = TextCluster::of(
+        "node a gpu=2; pod theirs group=g gpu=1 owner=Job:b; pod own node=a group=g gpu=1 owner=Job:a; pod other node=a group=g gpu=1 owner=Job:b;
+         group g gang minCount=2 owner=Job:a; pod late group=g gpu=1 owner=Job:a",
+    );
+    world.decide();
+    world.now += PAUSE;
+    assert_snapshot!(world.decide(), @"g: release own");
+}
+
+// Its quorum was noted only with the next change of a member, which was its loss.
+#[test]
+fn a_running_gang_whose_group_got_its_owner_late_keeps_its_pods() {
+    let mut world = TextCluster::of(
+        "node a gpu=2; group g gang minCount=2 owner=Job:z; pods g 2 node=a group=g gpu=1 owner=Job:a;
+         group g gang minCount=2 owner=Job:a; delete g-0; pod other node=a gpu=1; pod h group=g gpu=1 owner=Job:a",
+    );
+    world.decide();
+    world.now += PAUSE;
+    assert_eq!(world.decide(), "");
+}
