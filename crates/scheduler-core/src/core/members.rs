@@ -54,9 +54,9 @@ impl Core {
         } else {
             self.composites.children.remove(&id);
         }
-        self.groups.set_spec(id, Some(spec));
+        let before = self.groups.set_spec(id, Some(spec));
         if must_reevaluate {
-            self.reevaluate_members(id);
+            self.reevaluate_members(id, before.as_ref());
         }
         let group = self.groups.get_mut(id);
         // Members may have ended so soon that they were never observed bound at once.
@@ -67,13 +67,13 @@ impl Core {
 
     pub(super) fn remove_group(&mut self, key: &ObjectKey) {
         let Some(id) = self.groups.find(key) else { return };
-        self.groups.set_spec(id, None);
+        let before = self.groups.set_spec(id, None);
         let group = self.groups.get_mut(id);
         group.parent_obstacle = None;
         // As for a new core: running members may show that a PodGroup of this name had its quorum.
         (group.had_quorum, group.start_observed) = (false, false);
         self.composites.children.remove(&id);
-        self.reevaluate_members(id);
+        self.reevaluate_members(id, before.as_ref());
         self.requeue_group(id, MembershipChange::Other);
         self.drop_group_if_empty(id);
     }
@@ -102,19 +102,27 @@ impl Core {
     }
 
     /// Evaluates the membership of all pods again, because the group's owner or priority changed.
-    fn reevaluate_members(&mut self, group: GroupId) {
+    fn reevaluate_members(&mut self, group: GroupId, before: Option<&GroupSpec>) {
         let members = self.groups.get(group).members.clone();
         // Each pod without a node that changes its stage reads which of the others count.
         for id in &members {
-            if let stage @ (Stage::Assumed(node) | Stage::Bound(node)) = self.pods.get(*id).stage {
-                let counts =
-                    self.excluded_by_group(*id) != Some(ExclusionReason::OtherOwner) && !self.pods.get(*id).is_deleting;
-                let placed = &mut self.groups.get_mut(group).placed;
-                if counts {
-                    placed.insert(*id, node, matches!(stage, Stage::Bound(_)));
-                } else {
-                    placed.remove(*id, node);
+            let pod = self.pods.get(*id);
+            let has_other_owner = self.excluded_by_group(*id) == Some(ExclusionReason::OtherOwner);
+            let had_other_owner = before.is_some_and(|before| before.has_other_owner(pod.owner.as_deref()));
+            let group = self.groups.get_mut(group);
+            match pod.stage {
+                Stage::Assumed(node) | Stage::Bound(node) if has_other_owner || pod.is_deleting => {
+                    group.placed.remove(*id, node);
                 }
+                Stage::Assumed(node) => group.placed.insert(*id, node, false),
+                Stage::Bound(node) => group.placed.insert(*id, node, true),
+                Stage::Succeeded if has_other_owner => group.run.forget(*id),
+                Stage::Succeeded if had_other_owner => {
+                    group.run.add_succeeded(*id);
+                    // It may belong to an earlier run.
+                    group.run.reset();
+                }
+                Stage::Succeeded | Stage::Pending | Stage::Excluded(_) => {}
             }
         }
         for id in members {
@@ -178,7 +186,8 @@ impl Core {
             }
             Stage::Assumed(_) => {}
             Stage::Bound(_) => group.placed.set_bound(id),
-            Stage::Succeeded => group.run.add_succeeded(id),
+            Stage::Succeeded if !has_other_owner => group.run.add_succeeded(id),
+            Stage::Succeeded => {}
             Stage::Excluded(reason) => {
                 if let Some(count) = excluded_count(group, reason) {
                     *count += 1;

@@ -119,10 +119,15 @@ impl GroupSpec {
         priority: i32,
         by_priority: bool,
     ) -> Option<ExclusionReason> {
-        if self.owner.as_ref().is_some_and(|own| !own.may_own(owner)) {
+        if self.has_other_owner(owner) {
             return Some(ExclusionReason::OtherOwner);
         }
         (by_priority && priority != self.priority).then_some(ExclusionReason::PriorityMismatch)
+    }
+
+    /// Whether the group belongs to another owner than a pod with this one.
+    pub(crate) fn has_other_owner(&self, owner: Option<&ControllerRef>) -> bool {
+        self.owner.as_ref().is_some_and(|own| !own.may_own(owner))
     }
 }
 
@@ -323,11 +328,12 @@ impl GroupTable {
         &self.names
     }
 
-    /// Sets what the PodGroup requests; none if there is no such object any more.
-    pub(crate) fn set_spec(&mut self, id: GroupId, spec: Option<GroupSpec>) {
+    /// Sets what the PodGroup requests; none if there is no such object any more. Returns what it requested before.
+    pub(crate) fn set_spec(&mut self, id: GroupId, spec: Option<GroupSpec>) -> Option<GroupSpec> {
         let group = self.entries[id.at()].as_mut().expect("an id is used only while its group is tracked");
-        group.spec = spec;
+        let before = std::mem::replace(&mut group.spec, spec);
         self.names.set(id, GroupName::of(group));
+        before
     }
 
     /// The group named `key`, added if it is new.

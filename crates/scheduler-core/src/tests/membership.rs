@@ -142,3 +142,20 @@ fn a_group_that_is_deleted_and_created_again_gets_its_pods_back() {
     world.apply("group g gang minCount=2");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a, g-1 to b");
 }
+
+#[test]
+fn a_succeeded_pod_of_another_owner_does_not_count_either() {
+    let mut world = TextCluster::of(
+        "node a gpu=8; group g gang minCount=2 owner=Job:a; pod own group=g owner=Job:a gpu=1 created=10;
+         pod other group=g owner=Job:b node=a gpu=1 created=10; finish other at=20",
+    );
+    assert_eq!(world.decide(), "");
+    // It does once the group belongs to nobody, and no longer when that changes.
+    world.apply("group g gang minCount=2");
+    assert_snapshot!(world.decide(), @"g: bind own to a");
+    world.apply("fail own; group g gang minCount=2 owner=Job:a");
+    world.now += Duration::from_secs(10);
+    assert_eq!(world.decide(), "");
+    world.now += Duration::from_secs(10);
+    assert_snapshot!(world.decide(), @"g: wait (waiting for pods: 1 of minCount 2 exist)");
+}

@@ -43,7 +43,7 @@ impl GroupRun {
         }
     }
 
-    /// A pod arrived when no other was pending or placed.
+    /// A pod arrived when no other was pending or placed, or a member that succeeded counts now.
     pub(crate) fn reset(&mut self) {
         self.is_resolved = false;
     }
