@@ -185,10 +185,12 @@ impl Core {
     fn detect_new_run(&mut self, unit: UnitId) {
         let UnitId::Group(id) = unit else { return };
         let group = self.groups.get(id);
-        // Only members that succeeded can belong to an earlier run.
-        let ready_before = group.run.succeeded_count() > 0 && group.readiness() == Readiness::Ready;
+        let was_continued = group.run.is_continued();
+        // Only members that succeeded can belong to an earlier run, and only a run that continued one can end.
+        let may_change = group.run.succeeded_count() > 0 || was_continued;
+        let ready_before = may_change && group.readiness() == Readiness::Ready;
         let past = self.groups.get_mut(id).detect_new_run(&self.pods);
-        if past.is_empty() {
+        if past.is_empty() && self.groups.get(id).run.is_continued() == was_continued {
             return;
         }
         let group = self.groups.get(id);

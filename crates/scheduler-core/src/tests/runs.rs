@@ -195,3 +195,32 @@ fn a_second_run_has_the_place_of_its_group_in_the_queue() {
     let queue: Vec<String> = world.core.queue().into_iter().map(|queued| queued.unit.key().name.clone()).collect();
     assert_eq!(queue, ["g", "between"]);
 }
+
+// That a run continues the one before was kept for any later run, and the pods of another Job started one by one.
+#[test]
+fn the_pods_of_another_job_start_together_after_a_run_that_continued() {
+    let mut world = succeeded(" owner=Job:a");
+    world.apply("delete other; pods n 2 group=g gpu=1 created=30 owner=Job:a");
+    assert_eq!(world.decide_and_bind(), "g: bind n-0 to a, n-1 to a");
+    // The same Job again, for what has failed.
+    world.apply("delete n-0; delete n-1; pod k group=g gpu=1 created=40 owner=Job:a");
+    assert_eq!(world.decide_and_bind(), "g: bind k to a");
+    world.apply("delete k; pod m-0 group=g gpu=1 created=50 owner=Job:b");
+    assert_eq!(world.decide(), "");
+    world.apply("pods l 2 group=g gpu=1 created=50 owner=Job:b");
+    assert_eq!(world.decide(), "g: bind m-0 to a, l-0 to a, l-1 to a");
+}
+
+// The second run had only the controller of its own pods, although it continued the first.
+#[test]
+fn each_controller_of_a_gang_may_continue_a_run_that_another_one_continued() {
+    let mut world = TextCluster::of(
+        "node a gpu=3; group g gang minCount=3 owner=Workload:w; pods g 2 group=g gpu=1 created=10 owner=Job:a;
+         pod h group=g gpu=1 created=10 owner=Job:b",
+    );
+    assert_eq!(world.decide_and_bind(), "g: bind g-0 to a, g-1 to a, h to a");
+    world.apply("finish g-0 at=20; delete g-1; finish h at=20; pod i group=g gpu=1 created=30 owner=Job:a");
+    assert_eq!(world.decide_and_bind(), "g: bind i to a");
+    world.apply("finish i at=40; pod j group=g gpu=1 created=50 owner=Job:b");
+    assert_eq!(world.decide_and_bind(), "g: bind j to a");
+}

@@ -22,7 +22,7 @@ pub(crate) struct GroupRun {
     /// The previous run had the same controller as the current pods, and the controller did not declare how many will
     /// come. All existing pods must start together, and no more are waited for.
     is_continued: bool,
-    /// The controllers of pods that were placed in it.
+    /// The controllers of pods that were placed in it, or in a run that it continues.
     controllers: BTreeSet<Arc<ControllerRef>>,
 }
 
@@ -65,10 +65,16 @@ impl TrackedGroup {
     pub(crate) fn detect_new_run(&mut self, pods: &Pods) -> Vec<PodId> {
         let Some(spec) = self.spec.as_ref() else { return Vec::new() };
         let Some(min_count) = spec.min_count else { return Vec::new() };
-        if std::mem::replace(&mut self.run.is_resolved, true) || self.run.succeeded.is_empty() {
+        if std::mem::replace(&mut self.run.is_resolved, true) {
             return Vec::new();
         }
         let live = || self.pending.pods().chain(self.placed.pods()).map(|id| pods.get(id));
+        let is_of_run = |pod: &TrackedPod| pod.owner.as_ref().is_some_and(|own| self.run.controllers.contains(own));
+        // Pods of others continue nothing, also if nothing of the run is left.
+        self.run.is_continued &= live().any(is_of_run);
+        if self.run.succeeded.is_empty() {
+            return Vec::new();
+        }
         let Some(started) = live().map(TrackedPod::created).min() else { return Vec::new() };
         let controllers: BTreeSet<Arc<ControllerRef>> = live().filter_map(|pod| pod.owner.clone()).collect();
         let succeeded = self.run.succeeded.iter().map(|id| (*id, pods.get(*id)));
@@ -87,7 +93,10 @@ impl TrackedGroup {
         let past: Vec<PodId> = ended.into_iter().map(|(id, _)| id).collect();
         past.iter().for_each(|pod| self.run.forget(*pod));
         self.run.is_continued = is_continued && !declares_count;
-        self.run.controllers = controllers;
+        if !is_continued {
+            self.run.controllers.clear();
+        }
+        self.run.controllers.extend(controllers);
         past
     }
 }
