@@ -392,8 +392,8 @@ impl Queue {
         self.pass_on(unit);
     }
 
-    /// A bind of the unit's last decision failed. The unit backs off, longer each time; several failed binds of one
-    /// decision count once.
+    /// A bind of the unit's last decision failed. The unit backs off, longer each time, unless it is incomplete now;
+    /// several failed binds of one decision count once.
     pub(crate) fn back_off(&mut self, unit: UnitId, order: QueueOrder, now: Timestamp) {
         let entry = self.entry(unit, order);
         let again = entry.failed_attempt == entry.attempts_count;
@@ -403,6 +403,9 @@ impl Queue {
         if !again {
             entry.failed_attempt = entry.attempts_count;
             entry.failures_count += 1;
+        }
+        if matches!(entry.state, UnitQueueState::Incomplete(..)) {
+            return;
         }
         let doublings = entry.failures_count.saturating_sub(1).min(16);
         let pause = self.timings.initial_backoff.saturating_mul(1 << doublings).min(self.timings.max_backoff);

@@ -242,3 +242,16 @@ fn gated_and_deleting_members_neither_count_nor_are_placed() {
     world.apply("pod g-2 group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: bind g-1 to a, g-2 to a");
 }
+
+// It backed off and then had nothing to decide, and was never reported.
+#[test]
+fn a_gang_that_lacks_pods_when_its_bind_fails_is_reported() {
+    let mut world = TextCluster::of("node a gpu=2; group g gang minCount=2 pods=2 gpu=1");
+    assert_eq!(world.decide(), "g: bind g-0 to a, g-1 to a");
+    world.apply("delete g-0; fail g-1");
+    assert_eq!(world.decide(), "");
+    world.now += Duration::from_secs(20);
+    assert_snapshot!(world.decide(), @"g: wait (waiting for pods: 1 of minCount 2 exist)");
+    world.apply("pod g-2 group=g gpu=1");
+    assert_snapshot!(world.decide(), @"g: bind g-1 to a, g-2 to a");
+}
