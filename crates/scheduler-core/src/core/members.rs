@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use types::views::{Condition, ObjectKey, PodGroupView};
+use types::views::{Condition, ObjectKey, PodGroupView, PodView};
 
 use super::Core;
 use crate::decision::{Decision, DecisionAction, PriorityMismatch, Unit};
@@ -106,24 +106,9 @@ impl Core {
         let members = self.groups.get(group).members.clone();
         // Each pod without a node that changes its stage reads which of the others count.
         for id in &members {
-            let pod = self.pods.get(*id);
-            let has_other_owner = self.excluded_by_group(*id) == Some(ExclusionReason::OtherOwner);
-            let had_other_owner = before.is_some_and(|before| before.has_other_owner(pod.owner.as_deref()));
-            let group = self.groups.get_mut(group);
-            match pod.stage {
-                Stage::Assumed(node) | Stage::Bound(node) if has_other_owner || pod.is_deleting => {
-                    group.placed.remove(*id, node);
-                }
-                Stage::Assumed(node) => group.placed.insert(*id, node, false),
-                Stage::Bound(node) => group.placed.insert(*id, node, true),
-                Stage::Succeeded if has_other_owner => group.run.forget(*id),
-                Stage::Succeeded if had_other_owner => {
-                    group.run.add_succeeded(*id);
-                    // It may belong to an earlier run.
-                    group.run.reset();
-                }
-                Stage::Succeeded | Stage::Pending | Stage::Excluded(_) => {}
-            }
+            let owner = self.pods.get(*id).owner.as_deref();
+            let had_other_owner = before.is_some_and(|before| before.has_other_owner(owner));
+            self.reevaluate_placed(group, *id, had_other_owner);
         }
         for id in members {
             if matches!(self.pods.get(id).stage, Stage::Pending | Stage::Excluded(_)) {
@@ -134,6 +119,41 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Evaluates whether a member that is on a node or has succeeded counts.
+    fn reevaluate_placed(&mut self, group: GroupId, id: PodId, had_other_owner: bool) {
+        let has_other_owner = self.excluded_by_group(id) == Some(ExclusionReason::OtherOwner);
+        let (group, pod) = (self.groups.get_mut(group), self.pods.get(id));
+        match pod.stage {
+            Stage::Assumed(node) | Stage::Bound(node) if has_other_owner || pod.is_deleting => {
+                group.placed.remove(id, node);
+            }
+            Stage::Assumed(node) => group.placed.insert(id, node, false),
+            Stage::Bound(node) => group.placed.insert(id, node, true),
+            Stage::Succeeded if has_other_owner => group.run.forget(id),
+            Stage::Succeeded if had_other_owner => {
+                group.run.add_succeeded(id);
+                // It may belong to an earlier run.
+                group.run.reset();
+            }
+            Stage::Succeeded | Stage::Pending | Stage::Excluded(_) => {}
+        }
+    }
+
+    /// A controller may have adopted or abandoned the pod. If it has no node, the caller evaluates its stage.
+    pub(super) fn update_owner(&mut self, id: PodId, view: &PodView) {
+        let (pod, owner) = (self.pods.get(id), view.metadata.controller());
+        let Some(group) = pod.group else { return };
+        if pod.owner.as_ref().map(|before| before.uid()) == owner.map(|owner| owner.uid.as_str()) {
+            return;
+        }
+        let had_other_owner = self.excluded_by_group(id) == Some(ExclusionReason::OtherOwner);
+        let owner = owner.map(|owner| self.groups.get_mut(group).intern_owner(ControllerRef::of(owner)));
+        self.pods.get_mut(id).owner = owner;
+        self.reevaluate_placed(group, id, had_other_owner);
+        self.groups.get_mut(group).note_quorum();
+        self.requeue_group(group, MembershipChange::Other);
     }
 
     /// The stage of a pod while it has no node.

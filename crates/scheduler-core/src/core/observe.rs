@@ -55,6 +55,7 @@ impl Core {
         let id = match existing {
             Some(id) => {
                 self.pods.get_mut(id).view = Arc::clone(view);
+                self.update_owner(id, view);
                 id
             }
             None => self.add_pod(view),

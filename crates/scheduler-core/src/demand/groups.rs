@@ -101,6 +101,10 @@ impl ControllerRef {
         ControllerRef { uid: uid.clone(), api_version: api_version.clone(), kind: kind.clone(), name: name.clone() }
     }
 
+    pub(crate) fn uid(&self) -> &str {
+        &self.uid
+    }
+
     /// Whether a pod controlled by `other` may be a member of a group of this owner: the controller is the same, or
     /// one in between, such as the Job of a JobSet. Controllers in between are not observed here, but they are of
     /// another kind.

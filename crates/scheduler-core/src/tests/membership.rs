@@ -159,3 +159,21 @@ fn a_succeeded_pod_of_another_owner_does_not_count_either() {
     world.now += Duration::from_secs(10);
     assert_snapshot!(world.decide(), @"g: wait (waiting for pods: 1 of minCount 2 exist)");
 }
+
+// The owner of a pod was read once, when the pod was first observed.
+#[test]
+fn a_pod_that_the_owner_of_its_group_adopts_becomes_a_member() {
+    let mut world =
+        TextCluster::of("node a gpu=8; group g gang minCount=2 owner=Job:a pods=1 gpu=1; pod bare group=g gpu=1");
+    assert_snapshot!(world.decide(), @"bare: wait (podgroup ns/g belongs to another owner than this pod)");
+    let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "a", "controller": true}]);
+    world.change_pod("bare", |pod| pod["metadata"]["ownerReferences"] = owner);
+    assert_snapshot!(world.decide_and_bind(), @"g: bind g-0 to a, bare to a");
+    // Its owner abandons it while it runs.
+    world.change_pod("bare", |pod| pod["metadata"]["ownerReferences"] = json!([]));
+    world.apply("delete g-0; pod g-1 group=g owner=Job:a gpu=1");
+    world.now += Duration::from_secs(1);
+    assert_eq!(world.decide(), "");
+    world.now += Duration::from_secs(1);
+    assert_snapshot!(world.decide(), @"g: wait (waiting for pods: 1 of minCount 2 exist)");
+}
