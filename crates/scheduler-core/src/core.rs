@@ -512,6 +512,7 @@ impl Core {
         });
         let gated = self.pods.all().filter(|pod| pod.stage == Stage::Excluded(ExclusionReason::Gated)).count();
         assert_eq!(self.gated_count, gated);
+        self.assert_members();
         self.classes.assert_fresh(&self.cluster);
     }
 }

@@ -7,9 +7,9 @@ use types::views::{Condition, ObjectKey, PodGroupView, PodView};
 use super::Core;
 use crate::decision::{Decision, DecisionAction, PriorityMismatch, Unit};
 use crate::demand::classes::ClassId;
-use crate::demand::groups::{ControllerRef, GroupId, GroupSpec, ParentObstacle, Readiness, TrackedGroup};
+use crate::demand::groups::{ControllerRef, GroupId, GroupSpec, ParentObstacle, Readiness};
 use crate::demand::pods::{ExclusionReason, ObservedStage, PodId, Stage};
-use crate::explain::refusal::{Refusal, RefusalCause};
+use crate::explain::refusal::{ExcludedCounts, Refusal, RefusalCause};
 use crate::queue::{IncompleteReason, UnitId};
 
 /// How the members of a group changed.
@@ -123,7 +123,7 @@ impl Core {
 
     /// Evaluates whether a member that is on a node or has succeeded counts.
     fn reevaluate_placed(&mut self, group: GroupId, id: PodId, had_other_owner: bool) {
-        let has_other_owner = self.excluded_by_group(id) == Some(ExclusionReason::OtherOwner);
+        let has_other_owner = self.has_other_owner(id);
         let (group, pod) = (self.groups.get_mut(group), self.pods.get(id));
         match pod.stage {
             Stage::Assumed(node) | Stage::Bound(node) if has_other_owner || pod.is_deleting => {
@@ -148,7 +148,7 @@ impl Core {
         if pod.owner.as_ref().map(|before| before.uid()) == owner.map(|owner| owner.uid.as_str()) {
             return;
         }
-        let had_other_owner = self.excluded_by_group(id) == Some(ExclusionReason::OtherOwner);
+        let had_other_owner = self.has_other_owner(id);
         let owner = owner.map(|owner| self.groups.get_mut(group).intern_owner(ControllerRef::of(owner)));
         self.pods.get_mut(id).owner = owner;
         self.reevaluate_placed(group, id, had_other_owner);
@@ -164,6 +164,10 @@ impl Core {
         }
     }
 
+    fn has_other_owner(&self, id: PodId) -> bool {
+        self.excluded_by_group(id) == Some(ExclusionReason::OtherOwner)
+    }
+
     /// Why the pod is not a member of its group, if it is not.
     fn excluded_by_group(&self, id: PodId) -> Option<ExclusionReason> {
         let pod = self.pods.get(id);
@@ -175,7 +179,7 @@ impl Core {
     pub(super) fn restage_member(&mut self, group_id: GroupId, id: PodId, arrival: u64, before: Stage, next: Stage) {
         let pod = self.pods.get(id);
         let (class, age) = (pod.class, (pod.created(), arrival));
-        let has_other_owner = self.excluded_by_group(id) == Some(ExclusionReason::OtherOwner);
+        let has_other_owner = self.has_other_owner(id);
         let group = self.groups.get_mut(group_id);
         if group.pending.is_empty() && group.placed.is_empty() {
             group.run.reset();
@@ -191,7 +195,7 @@ impl Core {
             Stage::Assumed(_) | Stage::Bound(_) => {}
             Stage::Succeeded => group.run.forget(id),
             Stage::Excluded(reason) => {
-                if let Some(count) = excluded_count(group, reason) {
+                if let Some(count) = excluded_count(&mut group.excluded, reason) {
                     *count -= 1;
                 }
             }
@@ -209,7 +213,7 @@ impl Core {
             Stage::Succeeded if !has_other_owner => group.run.add_succeeded(id),
             Stage::Succeeded => {}
             Stage::Excluded(reason) => {
-                if let Some(count) = excluded_count(group, reason) {
+                if let Some(count) = excluded_count(&mut group.excluded, reason) {
                     *count += 1;
                 }
             }
@@ -282,13 +286,49 @@ impl Core {
 }
 
 /// The counter of pods excluded for this reason. Deleted pods are not counted.
-fn excluded_count(group: &mut TrackedGroup, reason: ExclusionReason) -> Option<&mut usize> {
+fn excluded_count(excluded: &mut ExcludedCounts, reason: ExclusionReason) -> Option<&mut usize> {
     match reason {
         ExclusionReason::Deleting => None,
-        ExclusionReason::Gated => Some(&mut group.excluded.gated_count),
-        ExclusionReason::OtherScheduler => Some(&mut group.excluded.other_scheduler_count),
-        ExclusionReason::OtherOwner => Some(&mut group.excluded.other_owner_count),
-        ExclusionReason::PriorityMismatch => Some(&mut group.excluded.priority_mismatch_count),
-        ExclusionReason::Unsupported => Some(&mut group.excluded.unsupported_count),
+        ExclusionReason::Gated => Some(&mut excluded.gated_count),
+        ExclusionReason::OtherScheduler => Some(&mut excluded.other_scheduler_count),
+        ExclusionReason::OtherOwner => Some(&mut excluded.other_owner_count),
+        ExclusionReason::PriorityMismatch => Some(&mut excluded.priority_mismatch_count),
+        ExclusionReason::Unsupported => Some(&mut excluded.unsupported_count),
+    }
+}
+
+#[cfg(test)]
+impl Core {
+    /// Panics unless every group counts its members as one that evaluates all of them now would.
+    pub(super) fn assert_members(&self) {
+        for group in self.groups.all() {
+            let (mut placed, mut bound_count, mut pending_count) = (Vec::new(), 0, 0);
+            let mut excluded = ExcludedCounts::default();
+            for id in &group.members {
+                let (pod, is_other) = (self.pods.get(*id), self.has_other_owner(*id));
+                match pod.stage {
+                    Stage::Assumed(_) if !is_other => placed.push(*id),
+                    Stage::Bound(_) if !is_other && !pod.is_deleting => {
+                        placed.push(*id);
+                        bound_count += 1;
+                    }
+                    Stage::Assumed(_) | Stage::Bound(_) => {}
+                    Stage::Succeeded => assert!(!is_other || !group.run.has_succeeded(*id), "{:?}", pod.key()),
+                    stage => {
+                        assert_eq!(stage, self.stage_unbound(*id), "{:?}", pod.key());
+                        pending_count += usize::from(stage == Stage::Pending);
+                        if let Stage::Excluded(reason) = stage
+                            && let Some(count) = excluded_count(&mut excluded, reason)
+                        {
+                            *count += 1;
+                        }
+                    }
+                }
+            }
+            assert_eq!(group.placed.pods().collect::<Vec<_>>(), placed, "placed members of {:?}", group.key);
+            assert_eq!(group.placed.bound_count(), bound_count, "bound members of {:?}", group.key);
+            assert_eq!(group.pending.len(), pending_count, "pending members of {:?}", group.key);
+            assert_eq!(group.excluded, excluded, "excluded members of {:?}", group.key);
+        }
     }
 }

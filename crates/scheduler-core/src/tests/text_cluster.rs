@@ -343,6 +343,9 @@ fn describe(pod: &PodView) -> Value {
     if let Some(created) = pod.metadata.creation_timestamp {
         document["metadata"]["creationTimestamp"] = json!(created.to_string());
     }
+    if let Some(deleted) = pod.metadata.deletion_timestamp {
+        document["metadata"]["deletionTimestamp"] = json!(deleted.to_string());
+    }
     if let Some(group) = pod.group_name() {
         document["spec"]["schedulingGroup"] = json!({"podGroupName": group});
     }

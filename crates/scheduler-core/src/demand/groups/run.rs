@@ -53,6 +53,11 @@ impl GroupRun {
         self.succeeded.insert(pod);
     }
 
+    #[cfg(test)]
+    pub(crate) fn has_succeeded(&self, pod: PodId) -> bool {
+        self.succeeded.contains(&pod)
+    }
+
     /// A succeeded member is gone.
     pub(crate) fn forget(&mut self, pod: PodId) {
         self.succeeded.remove(&pod);

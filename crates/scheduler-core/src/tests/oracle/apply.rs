@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use serde_json::json;
+use types::views::ObjectKey;
 
 use super::change::Change;
 use super::model::{GroupState, NodeState, Nomination, PodStage, PodState};
-use super::run::{OracleRun, nth};
+use super::run::{OracleRun, job, nth};
+use crate::BindOutcome;
 use crate::tests::reference_model::PodShape;
 
 impl OracleRun {
@@ -20,6 +22,7 @@ impl OracleRun {
             Change::SetMinCount { .. }
             | Change::SetPriority { .. }
             | Change::ToggleRack { .. }
+            | Change::SetOwner { .. }
             | Change::ForgetGroup { .. }
             | Change::RestoreGroup { .. }
             | Change::NewRun { .. } => self.change_group(change),
@@ -27,6 +30,9 @@ impl OracleRun {
                 self.change_by_other_scheduler(change);
             }
             Change::Ungate { .. }
+            | Change::Adopt { .. }
+            | Change::TerminateInFlight { .. }
+            | Change::Recreate { .. }
             | Change::Terminate { .. }
             | Change::Delete { .. }
             | Change::Finish { .. }
@@ -65,10 +71,11 @@ impl OracleRun {
 
     fn add(&mut self, change: &Change) {
         match *change {
-            Change::Group { basic, min_count, extra, gpu, leader, in_rack, priority, on_ssd, gated_count } => {
+            Change::Group { basic, min_count, extra, gpu, leader, in_rack, priority, on_ssd, gated_count, owner } => {
                 let name = format!("g{}", self.model.groups.len());
                 let min_count_of = (!basic).then_some(min_count.into());
-                let group = GroupState { min_count: min_count_of, in_rack, priority, ..GroupState::default() };
+                let owner = job(owner);
+                let group = GroupState { min_count: min_count_of, in_rack, priority, owner, ..GroupState::default() };
                 self.model.groups.insert(name.clone(), group);
                 self.write_group(&name);
                 for number in 0..min_count + extra {
@@ -77,9 +84,10 @@ impl OracleRun {
                     self.add_pod(shape, Some(&name), "job", number < gated_count);
                 }
             }
-            Change::Member { group, gpu, is_gated } => {
+            Change::Member { group, gpu, is_gated, has_other_owner } => {
                 if let Some(name) = nth(self.model.groups.keys(), group) {
-                    self.add_pod(PodShape { gpu: gpu.into(), on_ssd: false }, Some(&name), "job", is_gated);
+                    let owner = if has_other_owner { "other" } else { "job" };
+                    self.add_pod(PodShape { gpu: gpu.into(), on_ssd: false }, Some(&name), owner, is_gated);
                 }
             }
             Change::Single { gpu, on_ssd } => {
@@ -110,12 +118,22 @@ impl OracleRun {
                     self.write_group(&name);
                 }
             }
+            Change::SetOwner { group, owner } => {
+                if let Some(name) = self.pick_group(group, |group| !group.is_forgotten) {
+                    self.count_again(|run| {
+                        run.group(&name).owner = job(owner);
+                        run.write_group(&name);
+                    });
+                }
+            }
             Change::ForgetGroup { group } => {
                 if let Some(name) = self.pick_group(group, |group| !group.is_forgotten) {
-                    let group = self.group(&name);
-                    (group.is_forgotten, group.is_reached) = (true, false);
-                    (group.had_quorum, group.start_observed) = (false, false);
-                    self.world.forget_group(&name);
+                    self.count_again(|run| {
+                        let group = run.group(&name);
+                        (group.is_forgotten, group.is_reached) = (true, false);
+                        (group.had_quorum, group.start_observed) = (false, false);
+                        run.world.forget_group(&name);
+                    });
                 }
             }
             Change::RestoreGroup { group, min_count } => {
@@ -139,7 +157,7 @@ impl OracleRun {
         match *change {
             Change::Steal { pod, node } => {
                 let node = nth(self.model.nodes.keys(), node);
-                let pod = self.pick(pod, |pod| pod.stage == PodStage::Pending);
+                let pod = self.pick(pod, PodState::is_pending);
                 if let (Some(pod), Some(node)) = (pod, node) {
                     // A node that has shrunk stays over-committed when the surplus pod is released.
                     let had_room = !self.model.is_overcommitted(&node);
@@ -179,11 +197,25 @@ impl OracleRun {
                     self.pod(&name).stage = PodStage::Pending;
                 }
             }
+            Change::Adopt { pod, owner } => {
+                if let Some(name) = self.pick(pod, |pod| pod.group.is_some() && pod.stage != PodStage::Gated) {
+                    self.adopt(&name, job(owner).unwrap_or_else(|| "nobody".to_owned()));
+                }
+            }
             Change::Terminate { pod } => {
                 if let Some(name) = self.pick(pod, |pod| pod.is_bound() && !pod.is_terminating) {
-                    let at = json!("2026-01-01T00:00:00Z");
-                    self.world.change_pod(&name, |pod| pod["metadata"]["deletionTimestamp"] = at);
-                    self.pod(&name).is_terminating = true;
+                    self.terminate(&name);
+                }
+            }
+            Change::TerminateInFlight { pod } => {
+                let is_in_flight = |pod: &PodState| matches!(pod.stage, PodStage::InFlight(_));
+                if let Some(name) = self.pick(pod, |pod| is_in_flight(pod) && !pod.is_terminating) {
+                    self.terminate(&name);
+                }
+            }
+            Change::Recreate { pod } => {
+                if let Some(name) = self.pick(pod, |pod| !matches!(pod.stage, PodStage::Nominated(_))) {
+                    self.recreate(&name);
                 }
             }
             Change::Delete { pod } => {
@@ -204,7 +236,7 @@ impl OracleRun {
             }
             Change::Resize { pod, gpu } => {
                 let is_resizable = |pod: &PodState| matches!(pod.stage, PodStage::Pending | PodStage::InFlight(_));
-                if let Some(name) = self.pick(pod, is_resizable) {
+                if let Some(name) = self.pick(pod, |pod| is_resizable(pod) && !pod.is_terminating) {
                     // A pod in flight that grows may over-commit its node.
                     let gpu = if self.pod(&name).node().is_some() { 1 } else { gpu };
                     self.request(&name, gpu);
@@ -216,6 +248,46 @@ impl OracleRun {
                 }
             }
             _ => unreachable!("a change of one pod"),
+        }
+    }
+
+    fn adopt(&mut self, name: &str, uid: String) {
+        let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": uid, "uid": uid, "controller": true}]);
+        self.count_again(|run| {
+            let has_succeeded = run.model.pods[name].stage == PodStage::Succeeded;
+            run.world.change_pod(name, |pod| {
+                pod["metadata"]["ownerReferences"] = owner;
+                pod["status"]["phase"] = json!(if has_succeeded { "Succeeded" } else { "Pending" });
+            });
+            run.pod(name).owner = Some(uid);
+        });
+    }
+
+    fn terminate(&mut self, name: &str) {
+        let at = json!("2026-01-01T00:00:00Z");
+        self.world.change_pod(name, |pod| pod["metadata"]["deletionTimestamp"] = at);
+        self.pod(name).is_terminating = true;
+    }
+
+    fn recreate(&mut self, name: &str) {
+        let (before, uid) = (self.model.pods[name].clone(), self.world.pods[name].metadata.uid.clone());
+        let owner = before.owner.unwrap_or_else(|| "job".to_owned());
+        self.add_named_pod(name, before.shape, before.group.as_deref(), &owner, false);
+        if matches!(before.stage, PodStage::InFlight(_)) {
+            // The result of a bind of the pod that is gone says nothing about the new one.
+            self.world.core.settled(BindOutcome::Failed { pod: ObjectKey::new("ns", name), uid }, self.world.now);
+        }
+    }
+
+    /// A change of owners. Succeeded pods that are members again may belong to the current run.
+    fn count_again(&mut self, change: impl FnOnce(&mut OracleRun)) {
+        let is_no_member = |name: &&String| !self.model.is_member(&self.model.pods[*name]);
+        let before: Vec<String> = self.model.pods.keys().filter(is_no_member).cloned().collect();
+        change(self);
+        for name in before {
+            if self.model.is_member(&self.model.pods[&name]) {
+                self.pod(&name).is_past = false;
+            }
         }
     }
 
@@ -250,12 +322,16 @@ impl OracleRun {
         let mut text = format!("group {name} {policy} groupPriority={}", group.priority);
         text += if group.in_rack { " key=rack" } else { "" };
         text += if group.is_reached { " placed=True" } else { "" };
+        group.owner.iter().for_each(|owner| text += &format!(" owner=Job:{owner}"));
         self.world.apply(&text);
     }
 
     pub(super) fn add_pod(&mut self, shape: PodShape, group: Option<&str>, owner: &str, is_gated: bool) {
         self.pods_created += 1;
-        let name = format!("p{:03}", self.pods_created);
+        self.add_named_pod(&format!("p{:03}", self.pods_created), shape, group, owner, is_gated);
+    }
+
+    fn add_named_pod(&mut self, name: &str, shape: PodShape, group: Option<&str>, owner: &str, is_gated: bool) {
         let mut text = format!("pod {name} gpu={} owner=Job:{owner}", shape.gpu);
         text += if shape.on_ssd { " selects=disk:ssd" } else { "" };
         text += if is_gated { " gate=wait" } else { "" };
@@ -264,7 +340,7 @@ impl OracleRun {
         let stage = if is_gated { PodStage::Gated } else { PodStage::Pending };
         let (group, owner) = (group.map(str::to_owned), Some(owner.to_owned()));
         let pod = PodState { shape, group, owner, stage, is_terminating: false, resized_gpu: None, is_past: false };
-        self.model.pods.insert(name, pod);
+        self.model.pods.insert(name.to_owned(), pod);
     }
 
     fn add_foreign(&mut self, gpu: u8, priority: u8, node: String) {

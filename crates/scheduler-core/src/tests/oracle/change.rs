@@ -34,12 +34,15 @@ pub(super) enum Change {
         priority: u8,
         on_ssd: bool,
         gated_count: u8,
+        /// Which Job it belongs to, if to any.
+        owner: u8,
     },
     /// One more pod of a group.
     Member {
         group: u8,
         gpu: u8,
         is_gated: bool,
+        has_other_owner: bool,
     },
     /// A pod without a group.
     Single {
@@ -83,6 +86,16 @@ pub(super) enum Change {
     ToggleRack {
         group: u8,
     },
+    /// A group gets another owner, or none.
+    SetOwner {
+        group: u8,
+        owner: u8,
+    },
+    /// A controller adopts a member, instead of the one that it had.
+    Adopt {
+        pod: u8,
+        owner: u8,
+    },
     /// A PodGroup is deleted; its pods stay.
     ForgetGroup {
         group: u8,
@@ -96,6 +109,14 @@ pub(super) enum Change {
     Resize {
         pod: u8,
         gpu: u8,
+    },
+    /// A pod terminates while its bind is in flight.
+    TerminateInFlight {
+        pod: u8,
+    },
+    /// A pod is deleted and created again with the same name, also while its bind is in flight.
+    Recreate {
+        pod: u8,
     },
     /// A bound pod terminates. Its capacity is in use until it is deleted.
     Terminate {
@@ -145,8 +166,8 @@ fn change() -> impl Strategy<Value = Change> {
         2 => (0..6u8, 0..4u8).prop_map(|(name, rack)| Change::Relabel { name, rack }),
         1 => (0..6u8).prop_map(|name| Change::LoseNode { name }),
         8 => group(),
-        3 => (any::<u8>(), 1..4u8, prop::bool::weighted(0.3))
-            .prop_map(|(group, gpu, is_gated)| Change::Member { group, gpu, is_gated }),
+        3 => (any::<u8>(), 1..4u8, prop::bool::weighted(0.3), prop::bool::weighted(0.2))
+            .prop_map(|(group, gpu, is_gated, has_other_owner)| Change::Member { group, gpu, is_gated, has_other_owner }),
         5 => single(),
         2 => foreign(6),
         1 => (any::<u8>(), 0..6u8).prop_map(|(pod, node)| Change::Nominate { pod, node }),
@@ -155,6 +176,8 @@ fn change() -> impl Strategy<Value = Change> {
         3 => any::<u8>().prop_map(|pod| Change::Ungate { pod }),
         2 => (any::<u8>(), 1..6u8).prop_map(|(group, min_count)| Change::SetMinCount { group, min_count }),
         2 => any::<u8>().prop_map(|pod| Change::Terminate { pod }),
+        1 => any::<u8>().prop_map(|pod| Change::TerminateInFlight { pod }),
+        1 => any::<u8>().prop_map(|pod| Change::Recreate { pod }),
         6 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
         3 => any::<u8>().prop_map(|pod| Change::Finish { pod }),
         2 => (any::<u8>(), 1..4u8, any::<bool>())
@@ -197,7 +220,7 @@ fn equals() -> impl Strategy<Value = Vec<Change>> {
     let step = prop_oneof![
         4 => node(3),
         5 => any::<u8>().prop_map(|pod| Change::Delete { pod }),
-        2 => (any::<u8>(), 1..3u8).prop_map(|(group, gpu)| Change::Member { group, gpu, is_gated: false }),
+        2 => (any::<u8>(), 1..3u8).prop_map(|(group, gpu)| Change::Member { group, gpu, is_gated: false, has_other_owner: false }),
         1 => single(),
         1 => term(),
     ];
@@ -216,6 +239,8 @@ fn term() -> impl Strategy<Value = Change> {
     prop_oneof![
         1 => (any::<u8>(), 0..3u8).prop_map(|(group, priority)| Change::SetPriority { group, priority }),
         1 => any::<u8>().prop_map(|group| Change::ToggleRack { group }),
+        1 => (any::<u8>(), 0..3u8).prop_map(|(group, owner)| Change::SetOwner { group, owner }),
+        1 => (any::<u8>(), 0..3u8).prop_map(|(pod, owner)| Change::Adopt { pod, owner }),
         1 => any::<u8>().prop_map(|group| Change::ForgetGroup { group }),
         2 => (any::<u8>(), 1..6u8).prop_map(|(group, min_count)| Change::RestoreGroup { group, min_count }),
         3 => (any::<u8>(), 1..4u8).prop_map(|(pod, gpu)| Change::Resize { pod, gpu }),
@@ -231,8 +256,8 @@ fn node(count: u8) -> impl Strategy<Value = Change> {
 fn group() -> impl Strategy<Value = Change> {
     let sizes = (1..6u8, 0..3u8, 1..4u8, prop::option::of(1..6u8));
     let terms = (prop::bool::weighted(0.25), any::<bool>(), 0..3u8, prop::bool::weighted(0.2));
-    (sizes, terms, prop_oneof![3 => Just(0), 1 => 1..3u8]).prop_map(
-        |((min_count, extra, gpu, leader), (basic, in_rack, priority, on_ssd), gated_count)| Change::Group {
+    (sizes, terms, prop_oneof![3 => Just(0), 1 => 1..3u8], prop_oneof![4 => Just(0), 1 => Just(1)]).prop_map(
+        |((min_count, extra, gpu, leader), (basic, in_rack, priority, on_ssd), gated_count, owner)| Change::Group {
             basic,
             min_count,
             extra,
@@ -242,6 +267,7 @@ fn group() -> impl Strategy<Value = Change> {
             priority,
             on_ssd,
             gated_count,
+            owner,
         },
     )
 }
@@ -258,6 +284,7 @@ fn mixed_gang() -> impl Strategy<Value = Change> {
         priority: 0,
         on_ssd: false,
         gated_count: 0,
+        owner: 0,
     })
 }
 

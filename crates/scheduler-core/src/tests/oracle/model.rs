@@ -67,6 +67,8 @@ pub(super) struct GroupState {
     pub(super) min_count: Option<usize>,
     pub(super) in_rack: bool,
     pub(super) priority: u8,
+    /// The Job it belongs to; pods of other Jobs are not members.
+    pub(super) owner: Option<String>,
     /// The condition `PodGroupInitiallyScheduled`.
     pub(super) is_reached: bool,
     /// Its quorum was bound at once since it last started.
@@ -98,16 +100,32 @@ impl PodState {
     pub(super) fn is_bound(&self) -> bool {
         matches!(self.stage, PodStage::Bound(_))
     }
+
+    /// Whether it is to be placed.
+    pub(super) fn is_pending(&self) -> bool {
+        self.stage == PodStage::Pending && !self.is_terminating
+    }
 }
 
 impl ClusterModel {
-    pub(super) fn members<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
+    /// The pods that name the group.
+    fn naming<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
         self.pods.values().filter(move |pod| pod.group.as_deref() == Some(group))
+    }
+
+    /// Those of them that the group may have.
+    pub(super) fn members<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
+        self.naming(group).filter(|pod| self.is_member(pod))
+    }
+
+    pub(super) fn is_member(&self, pod: &PodState) -> bool {
+        let Some(state) = pod.group.as_ref().map(|group| &self.groups[group]) else { return false };
+        state.is_forgotten || state.owner.is_none() || state.owner == pod.owner
     }
 
     /// Members on nodes that count for the group.
     pub(super) fn placed<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
-        self.members(group).filter(|pod| pod.node().is_some() && !pod.is_terminating)
+        self.members(group).filter(|pod| pod.node().is_some() && !(pod.is_bound() && pod.is_terminating))
     }
 
     /// Members whose bind was sent, and its result is unknown.
@@ -115,8 +133,8 @@ impl ClusterModel {
         self.members(group).filter(|pod| matches!(pod.stage, PodStage::InFlight(_))).count()
     }
 
-    fn pending<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
-        self.members(group).filter(|pod| pod.stage == PodStage::Pending)
+    pub(super) fn pending<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a PodState> {
+        self.members(group).filter(|pod| pod.is_pending())
     }
 
     fn succeeded_count(&self, group: &str) -> usize {
@@ -154,7 +172,7 @@ impl ClusterModel {
         state.min_count.is_none()
             && state.in_rack
             && self.placed(group).count() == 0
-            && self.members(group).any(is_gated)
+            && self.naming(group).any(is_gated)
     }
 
     /// Whether the group can be decided and enough of its pods fit, by exhaustive search.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::model::{ClusterModel, GroupState, PodStage, PodState};
 use crate::tests::text_cluster::{TextCluster, line};
-use crate::{BindOutcome, Config, Decision, DecisionAction, QueueStatus, Refusal, RefusalCause, Release, Unit};
+use crate::{
+    BindOutcome, Config, Decision, DecisionAction, QueueStatus, Refusal, RefusalCause, Release, ReleaseReason, Unit,
+};
 
 /// How long a gang may be half bound while no bind of it ends: until its release is due (15 s), and while its binds may
 /// still make progress (30 s). The core is called up to a minute late.
@@ -133,6 +135,17 @@ impl OracleRun {
 
     /// The pods are deleted, and their controllers create others.
     fn release(&mut self, release: &Release) {
+        if let ReleaseReason::HalfBound { .. } = release.reason {
+            self.model.update_groups();
+            for released in &release.pods {
+                let group = self.model.pods[&released.pod.name].group.clone().expect("it is a member");
+                // A new core that observes a terminating member first does not know that the gang was whole. Pods that
+                // have started would show it.
+                let is_unclear = self.model.members(&group).any(|pod| pod.is_bound() && pod.is_terminating);
+                let is_half_bound = self.model.groups[&group].is_half_bound;
+                assert!(is_half_bound || is_unclear, "{group} is released and is not half bound");
+            }
+        }
         for released in &release.pods {
             let pod = self.model.pods[&released.pod.name].clone();
             self.delete(&released.pod.name);
@@ -143,6 +156,7 @@ impl OracleRun {
     /// The core has nothing more to decide.
     pub(super) fn check(&mut self) {
         let now = self.world.now;
+        self.check_listed();
         let mut backing_off = BTreeSet::new();
         let mut undecided = BTreeSet::new();
         for queued in self.world.core.queue() {
@@ -170,11 +184,22 @@ impl OracleRun {
                 assert!(!self.model.group_fits(name), "{name} fits and waits");
             }
             let singles = self.model.pods.iter().filter(|(_, pod)| pod.group.is_none());
-            for (name, _) in singles.filter(|(name, pod)| is_decided(name) && pod.stage == PodStage::Pending) {
+            for (name, _) in singles.filter(|(name, pod)| is_decided(name) && pod.is_pending()) {
                 assert!(!self.model.pod_fits(name), "{name} fits and waits");
             }
         }
         self.check_releases();
+    }
+
+    /// Every unit with pods to place is in the queue.
+    fn check_listed(&mut self) {
+        let queue = self.world.core.queue();
+        let listed: BTreeSet<&String> = queue.iter().map(|queued| &queued.unit.key().name).collect();
+        let groups = self.model.groups.keys().filter(|group| self.model.pending(group).next().is_some());
+        let singles = self.model.pods.iter().filter(|(_, pod)| pod.group.is_none() && pod.is_pending());
+        for name in groups.chain(singles.map(|(name, _)| name)) {
+            assert!(listed.contains(name), "{name} is not in the queue");
+        }
     }
 
     /// No gang is half bound, and no node over-committed, for longer than allowed.
@@ -194,6 +219,11 @@ impl OracleRun {
             assert!(now <= since + MAX_OVERCOMMITTED, "{name} is over-committed since {since}");
         }
     }
+}
+
+/// The uid of a Job, or none.
+pub(super) fn job(number: u8) -> Option<String> {
+    [None, Some("job"), Some("other")][usize::from(number)].map(str::to_owned)
 }
 
 /// The name with this number, counted around.
