@@ -159,6 +159,10 @@ impl Core {
     /// The stage of a pod while it has no node.
     pub(super) fn stage_unbound(&self, id: PodId) -> Stage {
         match self.pods.get(id).observed_unbound {
+            // A pod that is no member must not block the group.
+            ObservedStage::Excluded(ExclusionReason::Unsupported) if self.has_other_owner(id) => {
+                Stage::Excluded(ExclusionReason::OtherOwner)
+            }
             ObservedStage::Excluded(reason) => Stage::Excluded(reason),
             _ => self.excluded_by_group(id).map_or(Stage::Pending, Stage::Excluded),
         }

@@ -79,3 +79,15 @@ fn a_setting_ignores_unsupported_terms() {
     p: bind p to a
     ");
 }
+
+// The gang waited for a change of a pod that is none of its members.
+#[test]
+fn a_pod_of_another_owner_with_an_unsupported_term_blocks_only_itself() {
+    let mut world = TextCluster::of(
+        "node a gpu=2; group g gang minCount=2 owner=Job:a pods=2 gpu=1; pod other group=g owner=Job:b apart=zone",
+    );
+    assert_eq!(
+        world.decide(),
+        "g: bind g-0 to a, g-1 to a\nother: wait (podgroup ns/g belongs to another owner than this pod)"
+    );
+}
