@@ -237,6 +237,8 @@ impl TrackedGroup {
     pub(crate) fn note_start(&mut self) {
         if self.placed.is_empty() {
             (self.had_quorum, self.start_observed) = (false, true);
+            // Members that succeeded may be the quorum.
+            self.note_quorum();
         }
     }
 

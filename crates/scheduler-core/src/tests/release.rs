@@ -492,3 +492,18 @@ fn a_running_gang_whose_group_got_its_owner_late_keeps_its_pods() {
     world.now += PAUSE;
     assert_eq!(world.decide(), "");
 }
+
+// Its quorum was noted only with the next change of a member, by the minCount of then.
+#[test]
+fn a_gang_whose_succeeded_members_are_its_quorum_keeps_its_last_pod_when_its_min_count_grows() {
+    let mut world =
+        TextCluster::of("node a gpu=2; group g gang minCount=1; pod g-0 group=g gpu=1 owner=Job:j created=10");
+    world.decide_and_bind();
+    world.apply("finish g-0 at=20; pod g-1 group=g gpu=1 owner=Job:j created=15");
+    assert_eq!(world.decide(), "g: bind g-1 to a");
+    world.apply("group g gang minCount=3");
+    world.show_bound("g-1", "a");
+    world.decide();
+    world.now += 10 * PAUSE;
+    assert_eq!(world.decide(), "");
+}
