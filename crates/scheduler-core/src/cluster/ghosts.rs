@@ -130,10 +130,10 @@ impl Cluster {
 
     /// The index of a node for ghosts, also if neither the node nor a pod on it was observed.
     pub(crate) fn index_for_ghosts(&mut self, name: &str) -> NodeIndex {
-        let width = self.width();
+        let is_new = self.find(name).is_none();
         let index = self.index_of(name);
-        if self.width() > width {
-            // Class indexes get a row for it although nothing is counted there yet.
+        if is_new {
+            // Class indexes get a row for it although nothing is counted there yet, and those that name it find it.
             self.log.push(index, NodeChangeKind::Shape);
         }
         index
@@ -182,6 +182,10 @@ impl Cluster {
             if others.is_empty() {
                 self.ghosts.by_node.remove(node);
                 self.release_if_unused(*node);
+                if !self.nodes[node.at()].present {
+                    // Class indexes that name it may find it no longer.
+                    self.log.push(*node, NodeChangeKind::Shape);
+                }
             }
         }
         nodes

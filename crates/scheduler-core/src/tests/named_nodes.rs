@@ -144,3 +144,17 @@ fn random_node(random: &Random, node: usize) -> NodeView {
     });
     NodeView::decode(document.to_string().as_bytes()).unwrap()
 }
+
+// Such a node has an index while a nomination is to it. The class index of the pod that names it was not told.
+#[test]
+fn a_nomination_to_a_node_that_does_not_exist_updates_the_pods_that_name_it() {
+    let mut world = TextCluster::of("node a; pod first scheduler=other nominated=x; delete first; pod p names=n");
+    world.decide();
+    world.apply("pod second scheduler=other nominated=n");
+    world.core.assert_consistent();
+    world.decide();
+    world.apply("delete second");
+    world.core.assert_consistent();
+    world.apply("node n");
+    assert_eq!(world.decide(), "p: bind p to n");
+}
