@@ -138,23 +138,28 @@ impl ReferenceModel {
 
 /// The most pods of these sizes that fit on nodes with this free capacity.
 pub(super) fn most_that_fit(sizes: &[i64], nodes: Vec<(i64, i64)>) -> usize {
-    let pods: Vec<_> = sizes.iter().map(|gpu| PodShape { gpu: *gpu, on_ssd: false }).collect();
-    let nodes = nodes.into_iter().map(|(gpu, pods)| FreeNode { gpu, pods, has_ssd: false });
+    let pods: Vec<_> = sizes.iter().map(|gpu| PodShape { gpu: *gpu, ..PodShape::default() }).collect();
+    let nodes = nodes.into_iter().map(|(gpu, pods)| FreeNode { gpu, pods, cpu: 0, has_ssd: false, number: 0 });
     most_pods_that_fit(&pods, nodes)
 }
 
 /// What a pod requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PodShape {
     pub(super) gpu: i64,
+    pub(super) cpu: i64,
     /// Only nodes with an SSD will do.
     pub(super) on_ssd: bool,
+    /// Only the node of this number will do.
+    pub(super) on_node: Option<u8>,
 }
 
 /// What is free on a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreeNode {
+    pub(super) number: u8,
     pub(super) gpu: i64,
+    pub(super) cpu: i64,
     pub(super) pods: i64,
     pub(super) has_ssd: bool,
 }
@@ -162,7 +167,9 @@ pub(super) struct FreeNode {
 impl FreeNode {
     /// Whether one pod fits.
     pub(super) fn takes(&self, pod: PodShape) -> bool {
-        pod.gpu <= self.gpu && self.pods > 0 && (self.has_ssd || !pod.on_ssd)
+        let has = |free: i64, requested: i64| requested == 0 || requested <= free;
+        let may_be_here = (self.has_ssd || !pod.on_ssd) && pod.on_node.is_none_or(|node| node == self.number);
+        has(self.gpu, pod.gpu) && has(self.cpu, pod.cpu) && self.pods > 0 && may_be_here
     }
 }
 
@@ -175,22 +182,22 @@ pub(super) fn most_pods_that_fit(pods: &[PodShape], nodes: impl Iterator<Item = 
     let mut left: BTreeSet<Vec<usize>> = BTreeSet::from([counts.clone()]);
     for node in nodes {
         // One more pod at a time, as long as it fits.
-        let mut reached: BTreeSet<(Vec<usize>, i64, i64)> =
-            left.into_iter().map(|left| (left, node.gpu, node.pods)).collect();
+        let mut reached: BTreeSet<(Vec<usize>, i64, i64, i64)> =
+            left.into_iter().map(|left| (left, node.gpu, node.cpu, node.pods)).collect();
         let mut next: Vec<_> = reached.iter().cloned().collect();
-        while let Some((left, gpu, pods)) = next.pop() {
+        while let Some((left, gpu, cpu, pods)) = next.pop() {
             for (at, shape) in shapes.iter().enumerate().filter(|(at, _)| left[*at] > 0) {
-                if (FreeNode { gpu, pods, ..node }).takes(*shape) {
+                if (FreeNode { gpu, cpu, pods, ..node }).takes(*shape) {
                     let mut fewer = left.clone();
                     fewer[at] -= 1;
-                    let state = (fewer, gpu - shape.gpu, pods - 1);
+                    let state = (fewer, gpu - shape.gpu, cpu - shape.cpu, pods - 1);
                     if reached.insert(state.clone()) {
                         next.push(state);
                     }
                 }
             }
         }
-        left = reached.into_iter().map(|(left, _, _)| left).collect();
+        left = reached.into_iter().map(|(left, ..)| left).collect();
     }
     let all: usize = counts.iter().sum();
     left.into_iter().map(|left| all - left.into_iter().sum::<usize>()).max().unwrap_or(0)

@@ -55,9 +55,9 @@ impl OracleRun {
 
     fn change_nodes(&mut self, change: &Change) {
         match *change {
-            Change::SetNode { name, gpu, pods, rack, is_tainted, has_ssd } => {
+            Change::SetNode { name, gpu, cpu, pods, rack, is_tainted, has_ssd } => {
                 let rack = (rack > 0).then(|| format!("r{rack}"));
-                self.set_node(&format!("n{name}"), gpu, pods, rack, (is_tainted, has_ssd));
+                self.set_node(&format!("n{name}"), (gpu, cpu, pods), rack, (is_tainted, has_ssd));
             }
             Change::Relabel { name, rack } => self.relabel(&format!("n{name}"), rack),
             Change::LoseNode { name } => {
@@ -71,7 +71,19 @@ impl OracleRun {
 
     fn add(&mut self, change: &Change) {
         match *change {
-            Change::Group { basic, min_count, extra, gpu, leader, in_rack, priority, on_ssd, gated_count, owner } => {
+            Change::Group {
+                basic,
+                min_count,
+                extra,
+                gpu,
+                cpu,
+                leader,
+                in_rack,
+                priority,
+                on_ssd,
+                gated_count,
+                owner,
+            } => {
                 let name = format!("g{}", self.model.groups.len());
                 let min_count_of = (!basic).then_some(min_count.into());
                 let owner = job(owner);
@@ -79,19 +91,19 @@ impl OracleRun {
                 self.model.groups.insert(name.clone(), group);
                 self.write_group(&name);
                 for number in 0..min_count + extra {
-                    let gpu = leader.filter(|_| number == 0).unwrap_or(gpu);
-                    let shape = PodShape { gpu: gpu.into(), on_ssd };
+                    let (gpu, cpu) = leader.filter(|_| number == 0).unwrap_or((gpu, cpu));
+                    let shape = PodShape { gpu: gpu.into(), cpu: cpu.into(), on_ssd, on_node: None };
                     self.add_pod(shape, Some(&name), "job", number < gated_count);
                 }
             }
             Change::Member { group, gpu, is_gated, has_other_owner } => {
                 if let Some(name) = nth(self.model.groups.keys(), group) {
                     let owner = if has_other_owner { "other" } else { "job" };
-                    self.add_pod(PodShape { gpu: gpu.into(), on_ssd: false }, Some(&name), owner, is_gated);
+                    self.add_pod(gpus(gpu), Some(&name), owner, is_gated);
                 }
             }
-            Change::Single { gpu, on_ssd } => {
-                self.add_pod(PodShape { gpu: gpu.into(), on_ssd }, None, "job", false);
+            Change::Single { gpu, cpu, on_ssd, on_node } => {
+                self.add_pod(PodShape { gpu: gpu.into(), cpu: cpu.into(), on_ssd, on_node }, None, "job", false);
             }
             Change::Foreign { gpu, priority, node } => self.add_foreign(gpu, priority, format!("n{node}")),
             _ => unreachable!("new pods"),
@@ -236,7 +248,9 @@ impl OracleRun {
             }
             Change::Resize { pod, gpu } => {
                 let is_resizable = |pod: &PodState| matches!(pod.stage, PodStage::Pending | PodStage::InFlight(_));
-                if let Some(name) = self.pick(pod, |pod| is_resizable(pod) && !pod.is_terminating) {
+                // What a pod is described by does not include its affinity.
+                let is_described = |pod: &PodState| !pod.is_terminating && pod.shape.on_node.is_none();
+                if let Some(name) = self.pick(pod, |pod| is_resizable(pod) && is_described(pod)) {
                     // A pod in flight that grows may over-commit its node.
                     let gpu = if self.pod(&name).node().is_some() { 1 } else { gpu };
                     self.request(&name, gpu);
@@ -292,27 +306,36 @@ impl OracleRun {
     }
 
     fn request(&mut self, pod: &str, gpu: u8) {
-        let requests = json!({"nvidia.com/gpu": gpu.to_string()});
+        let mut requests = json!({"nvidia.com/gpu": gpu.to_string()});
+        if self.model.pods[pod].shape.cpu > 0 {
+            requests["cpu"] = json!(self.model.pods[pod].shape.cpu.to_string());
+        }
         self.world.change_pod(pod, |pod| pod["spec"]["containers"][0]["resources"]["requests"] = requests);
     }
 
-    fn set_node(&mut self, name: &str, gpu: u8, pods: u8, rack: Option<String>, (is_tainted, has_ssd): (bool, bool)) {
-        let mut text = format!("node {name} gpu={gpu} pods={pods}");
+    fn set_node(
+        &mut self,
+        name: &str,
+        (gpu, cpu, pods): (u8, u8, u8),
+        rack: Option<String>,
+        (is_tainted, has_ssd): (bool, bool),
+    ) {
+        let mut text = format!("node {name} gpu={gpu} cpu={cpu} pods={pods}");
         rack.iter().for_each(|rack| text += &format!(" rack={rack}"));
         text += if is_tainted { " taint=k:NoSchedule" } else { "" };
         text += if has_ssd { " disk=ssd" } else { "" };
         self.world.apply(&text);
-        let (gpu, pods) = (gpu.into(), pods.into());
+        let (gpu, cpu, pods) = (gpu.into(), cpu.into(), pods.into());
         // A node that shrinks over-commits itself, and no pod is released for that.
-        let node = NodeState { gpu, pods, rack, is_tainted, has_ssd, ..NodeState::default() };
+        let node = NodeState { gpu, cpu, pods, rack, is_tainted, has_ssd, ..NodeState::default() };
         self.model.nodes.insert(name.to_owned(), node);
     }
 
     fn relabel(&mut self, name: &str, rack: u8) {
         if let Some(node) = self.model.nodes.get(name) {
             let rack = (rack > 0).then(|| format!("r{rack}"));
-            let (gpu, pods) = (node.gpu as u8, node.pods as u8);
-            self.set_node(name, gpu, pods, rack, (node.is_tainted, node.has_ssd));
+            let sizes = (node.gpu as u8, node.cpu as u8, node.pods as u8);
+            self.set_node(name, sizes, rack, (node.is_tainted, node.has_ssd));
         }
     }
 
@@ -333,6 +356,8 @@ impl OracleRun {
 
     fn add_named_pod(&mut self, name: &str, shape: PodShape, group: Option<&str>, owner: &str, is_gated: bool) {
         let mut text = format!("pod {name} gpu={} owner=Job:{owner}", shape.gpu);
+        text += &if shape.cpu > 0 { format!(" cpu={}", shape.cpu) } else { String::new() };
+        shape.on_node.iter().for_each(|node| text += &format!(" names=n{node}"));
         text += if shape.on_ssd { " selects=disk:ssd" } else { "" };
         text += if is_gated { " gate=wait" } else { "" };
         group.iter().for_each(|group| text += &format!(" group={group}"));
@@ -347,8 +372,7 @@ impl OracleRun {
         self.pods_created += 1;
         let name = format!("p{:03}", self.pods_created);
         self.world.apply(&format!("pod {name} gpu={gpu} scheduler=other priority={priority} nominated={node}"));
-        let (shape, stage) =
-            (PodShape { gpu: gpu.into(), on_ssd: false }, PodStage::Nominated(Nomination { node, priority }));
+        let (shape, stage) = (gpus(gpu), PodStage::Nominated(Nomination { node, priority }));
         let pod = PodState {
             shape,
             group: None,
@@ -383,7 +407,7 @@ impl OracleRun {
     fn begin_run(&mut self, group: &str, count: u8, is_same_job: bool) {
         let members = self.model.pods.iter().filter(|(_, pod)| pod.group.as_deref() == Some(group));
         let members: Vec<String> = members.map(|(name, _)| name.clone()).collect();
-        let mut shape = PodShape { gpu: 1, on_ssd: false };
+        let mut shape = gpus(1);
         let mut owner = None;
         for name in members {
             let pod = &self.model.pods[&name];
@@ -437,4 +461,8 @@ impl OracleRun {
         self.world.fail_over();
         self.model.forget_observations();
     }
+}
+
+fn gpus(gpu: u8) -> PodShape {
+    PodShape { gpu: gpu.into(), ..PodShape::default() }
 }

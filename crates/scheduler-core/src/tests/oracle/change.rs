@@ -9,6 +9,7 @@ pub(super) enum Change {
     SetNode {
         name: u8,
         gpu: u8,
+        cpu: u8,
         pods: u8,
         rack: u8,
         is_tainted: bool,
@@ -23,13 +24,14 @@ pub(super) enum Change {
     LoseNode {
         name: u8,
     },
-    /// A group with its pods. `leader`: the size of its first pod, if different.
+    /// A group with its pods. `leader`: the GPUs and CPUs of its first pod, if different.
     Group {
         basic: bool,
         min_count: u8,
         extra: u8,
         gpu: u8,
-        leader: Option<u8>,
+        cpu: u8,
+        leader: Option<(u8, u8)>,
         in_rack: bool,
         priority: u8,
         on_ssd: bool,
@@ -47,7 +49,9 @@ pub(super) enum Change {
     /// A pod without a group.
     Single {
         gpu: u8,
+        cpu: u8,
         on_ssd: bool,
+        on_node: Option<u8>,
     },
     /// A pending pod of another scheduler, nominated to a node.
     Foreign {
@@ -248,37 +252,39 @@ fn term() -> impl Strategy<Value = Change> {
 }
 
 fn node(count: u8) -> impl Strategy<Value = Change> {
-    (0..count, 0..9u8, 1..8u8, 0..4u8, prop::bool::weighted(0.1), any::<bool>()).prop_map(
-        |(name, gpu, pods, rack, is_tainted, has_ssd)| Change::SetNode { name, gpu, pods, rack, is_tainted, has_ssd },
+    let sizes = (0..9u8, prop_oneof![1 => Just(96), 1 => 0..9u8], 1..8u8);
+    (0..count, sizes, 0..4u8, prop::bool::weighted(0.1), any::<bool>()).prop_map(
+        |(name, (gpu, cpu, pods), rack, is_tainted, has_ssd)| Change::SetNode {
+            name,
+            gpu,
+            cpu,
+            pods,
+            rack,
+            is_tainted,
+            has_ssd,
+        },
     )
 }
 
 fn group() -> impl Strategy<Value = Change> {
-    let sizes = (1..6u8, 0..3u8, 1..4u8, prop::option::of(1..6u8));
+    let sizes = (1..6u8, 0..3u8, 1..4u8, cpu(), prop::option::of((1..6u8, cpu())));
     let terms = (prop::bool::weighted(0.25), any::<bool>(), 0..3u8, prop::bool::weighted(0.2));
     (sizes, terms, prop_oneof![3 => Just(0), 1 => 1..3u8], prop_oneof![4 => Just(0), 1 => Just(1)]).prop_map(
-        |((min_count, extra, gpu, leader), (basic, in_rack, priority, on_ssd), gated_count, owner)| Change::Group {
-            basic,
-            min_count,
-            extra,
-            gpu,
-            leader,
-            in_rack,
-            priority,
-            on_ssd,
-            gated_count,
-            owner,
+        |((min_count, extra, gpu, cpu, leader), (basic, in_rack, priority, on_ssd), gated_count, owner)| {
+            Change::Group { basic, min_count, extra, gpu, cpu, leader, in_rack, priority, on_ssd, gated_count, owner }
         },
     )
 }
 
 /// A gang whose leader has another size than its workers.
 fn mixed_gang() -> impl Strategy<Value = Change> {
-    (2..4u8, 0..2u8, 2..4u8, 2..6u8, any::<bool>()).prop_map(|(min_count, extra, gpu, leader, in_rack)| Change::Group {
+    let sizes = (prop_oneof![3 => 2..4u8, 1 => Just(0)], cpu(), (0..6u8, cpu()));
+    (2..4u8, 0..2u8, sizes, any::<bool>()).prop_map(|(min_count, extra, (gpu, cpu, leader), in_rack)| Change::Group {
         basic: false,
         min_count,
         extra,
         gpu,
+        cpu,
         leader: Some(leader),
         in_rack,
         priority: 0,
@@ -293,7 +299,17 @@ fn foreign(nodes_count: u8) -> impl Strategy<Value = Change> {
 }
 
 fn single() -> impl Strategy<Value = Change> {
-    (1..4u8, prop::bool::weighted(0.2)).prop_map(|(gpu, on_ssd)| Change::Single { gpu, on_ssd })
+    let on_node = prop_oneof![4 => Just(None), 1 => (0..6u8).prop_map(Some)];
+    (1..4u8, cpu(), prop::bool::weighted(0.2), on_node).prop_map(|(gpu, cpu, on_ssd, on_node)| Change::Single {
+        gpu,
+        cpu,
+        on_ssd,
+        on_node,
+    })
+}
+
+fn cpu() -> impl Strategy<Value = u8> {
+    prop_oneof![1 => Just(0), 1 => 1..4u8]
 }
 
 fn decide() -> impl Strategy<Value = Change> {

@@ -18,6 +18,7 @@ pub(super) struct ClusterModel {
 #[derive(Default)]
 pub(super) struct NodeState {
     pub(super) gpu: i64,
+    pub(super) cpu: i64,
     pub(super) pods: i64,
     pub(super) rack: Option<String>,
     pub(super) is_tainted: bool,
@@ -220,6 +221,7 @@ impl ClusterModel {
         let free = self.free(name);
         FreeNode {
             gpu: free.gpu - nominated.iter().map(|pod| pod.shape.gpu).sum::<i64>(),
+            cpu: free.cpu - nominated.iter().map(|pod| pod.shape.cpu).sum::<i64>(),
             pods: free.pods - nominated.len() as i64,
             ..free
         }
@@ -230,7 +232,13 @@ impl ClusterModel {
         let node = &self.nodes[name];
         let on: Vec<_> = self.pods.values().filter(|pod| pod.node().is_some_and(|node| node == name)).collect();
         let pods = if node.is_tainted { 0 } else { node.pods - on.len() as i64 };
-        FreeNode { gpu: node.gpu - on.iter().map(|pod| pod.shape.gpu).sum::<i64>(), pods, has_ssd: node.has_ssd }
+        FreeNode {
+            number: name[1..].parse().expect("nodes have numbers"),
+            gpu: node.gpu - on.iter().map(|pod| pod.shape.gpu).sum::<i64>(),
+            cpu: node.cpu - on.iter().map(|pod| pod.shape.cpu).sum::<i64>(),
+            pods,
+            has_ssd: node.has_ssd,
+        }
     }
 
     /// A pod that was just placed must fit beside the others.
@@ -239,8 +247,13 @@ impl ClusterModel {
         let node = pod.node().expect("it was placed");
         let priority = pod.group.as_ref().map_or(0, |group| self.groups[group].priority);
         let free = self.free_for(node, priority);
-        assert!(free.gpu >= 0 && free.pods >= 0, "{name} over-commits {node}: {free:?}");
-        assert!(free.has_ssd || !pod.shape.on_ssd, "{name} is on {node}, which has no SSD");
+        let without_it = FreeNode {
+            gpu: free.gpu + pod.shape.gpu,
+            cpu: free.cpu + pod.shape.cpu,
+            pods: free.pods + i64::from(!self.nodes[node].is_tainted),
+            ..free
+        };
+        assert!(without_it.takes(pod.shape), "{name} does not fit on {node}: {without_it:?}");
     }
 
     /// Whether the pods bound to a node need more than it has.
@@ -248,7 +261,8 @@ impl ClusterModel {
         let is_counted = |pod: &&PodState| !pod.is_terminating && pod.stage == PodStage::Bound(name.to_owned());
         let on: Vec<_> = self.pods.values().filter(is_counted).collect();
         let node = &self.nodes[name];
-        on.iter().map(|pod| pod.shape.gpu).sum::<i64>() > node.gpu || on.len() as i64 > node.pods
+        let sum = |amount: fn(&PodShape) -> i64| on.iter().map(|pod| amount(&pod.shape)).sum::<i64>();
+        sum(|shape| shape.gpu) > node.gpu || sum(|shape| shape.cpu) > node.cpu || on.len() as i64 > node.pods
     }
 
     /// A decision places pods of the group.
