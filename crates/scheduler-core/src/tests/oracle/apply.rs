@@ -20,6 +20,7 @@ impl OracleRun {
                 self.add(change);
             }
             Change::SetMinCount { .. }
+            | Change::SetExpectedCount { .. }
             | Change::SetPriority { .. }
             | Change::ToggleRack { .. }
             | Change::SetOwner { .. }
@@ -115,6 +116,12 @@ impl OracleRun {
             Change::SetMinCount { group, min_count } => {
                 if let Some(name) = self.pick_group(group, |group| !group.is_forgotten && group.min_count.is_some()) {
                     self.group(&name).min_count = Some(min_count.into());
+                    self.write_group(&name);
+                }
+            }
+            Change::SetExpectedCount { group, expected_count } => {
+                if let Some(name) = self.pick_group(group, |group| !group.is_forgotten) {
+                    self.group(&name).expected_count = expected_count.map(usize::from);
                     self.write_group(&name);
                 }
             }
@@ -345,6 +352,7 @@ impl OracleRun {
         let mut text = format!("group {name} {policy} groupPriority={}", group.priority);
         text += if group.in_rack { " key=rack" } else { "" };
         text += if group.is_reached { " placed=True" } else { "" };
+        group.expected_count.iter().for_each(|expected| text += &format!(" expected={expected}"));
         group.owner.iter().for_each(|owner| text += &format!(" owner=Job:{owner}"));
         self.world.apply(&text);
     }

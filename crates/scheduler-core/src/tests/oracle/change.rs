@@ -82,6 +82,11 @@ pub(super) enum Change {
         group: u8,
         min_count: u8,
     },
+    /// How many pods a group can still have is declared, or no longer.
+    SetExpectedCount {
+        group: u8,
+        expected_count: Option<u8>,
+    },
     SetPriority {
         group: u8,
         priority: u8,
@@ -243,6 +248,8 @@ fn term() -> impl Strategy<Value = Change> {
     prop_oneof![
         1 => (any::<u8>(), 0..3u8).prop_map(|(group, priority)| Change::SetPriority { group, priority }),
         1 => any::<u8>().prop_map(|group| Change::ToggleRack { group }),
+        1 => (any::<u8>(), prop::option::weighted(0.8, 0..6u8))
+            .prop_map(|(group, expected_count)| Change::SetExpectedCount { group, expected_count }),
         1 => (any::<u8>(), 0..3u8).prop_map(|(group, owner)| Change::SetOwner { group, owner }),
         1 => (any::<u8>(), 0..3u8).prop_map(|(pod, owner)| Change::Adopt { pod, owner }),
         1 => any::<u8>().prop_map(|group| Change::ForgetGroup { group }),

@@ -66,6 +66,8 @@ pub(super) struct GroupState {
     pub(super) is_forgotten: bool,
     /// None for a Basic group.
     pub(super) min_count: Option<usize>,
+    /// How many pods it can still have at once, where that is declared.
+    pub(super) expected_count: Option<usize>,
     pub(super) in_rack: bool,
     pub(super) priority: u8,
     /// The Job it belongs to; pods of other Jobs are not members.
@@ -150,7 +152,8 @@ impl ClusterModel {
     fn quorum(&self, group: &str) -> Option<usize> {
         let existing = self.counted(group) + self.pending(group).count();
         let state = &self.groups[group];
-        let min_count = state.min_count.filter(|_| !state.is_forgotten)?.max(1);
+        let can_be = state.expected_count.map_or(usize::MAX, |expected| expected + self.succeeded_count(group));
+        let min_count = state.min_count.filter(|_| !state.is_forgotten)?.min(can_be).max(1);
         Some(if state.is_continued { min_count.min(existing).max(1) } else { min_count })
     }
 
