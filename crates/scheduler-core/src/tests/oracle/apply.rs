@@ -450,7 +450,7 @@ impl OracleRun {
 
     fn settle(&mut self, bound: u16) {
         for (at, (name, node)) in self.in_flight().into_iter().enumerate() {
-            if bound >> (at % 16) & 1 == 1 {
+            if bound >> (at % 16) & 1 == 1 && !self.pod(&name).is_terminating {
                 self.show_bound(&name, &node);
             } else {
                 self.world.settle_failed(&name);
@@ -462,7 +462,7 @@ impl OracleRun {
     fn fail_over(&mut self, bound: u16) {
         for (at, (name, node)) in self.in_flight().into_iter().enumerate() {
             match bound >> (at % 16) & 1 {
-                1 => self.show_bound(&name, &node),
+                1 if !self.pod(&name).is_terminating => self.show_bound(&name, &node),
                 _ => self.pod(&name).settle(PodStage::Pending),
             }
         }

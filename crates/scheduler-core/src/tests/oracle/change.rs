@@ -119,7 +119,7 @@ pub(super) enum Change {
         pod: u8,
         gpu: u8,
     },
-    /// A pod terminates while its bind is in flight.
+    /// A pod terminates while its bind is in flight, which therefore fails.
     TerminateInFlight {
         pod: u8,
     },
