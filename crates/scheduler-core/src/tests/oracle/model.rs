@@ -78,6 +78,9 @@ pub(super) struct GroupState {
     pub(super) had_quorum: bool,
     /// The current core decided its last start.
     pub(super) start_observed: bool,
+    /// The current core observed members that were terminating already. Those that it observed first do not show it that
+    /// the gang was whole; pods that have started would.
+    pub(super) has_unclear_start: bool,
     /// The core reported that the current run continues the one before.
     pub(super) is_continued: bool,
     pub(super) is_half_bound: bool,
@@ -272,7 +275,7 @@ impl ClusterModel {
     pub(super) fn note_start(&mut self, group: &str) {
         if self.placed(group).count() == 0 {
             let state = self.groups.get_mut(group).expect("a decided group exists");
-            (state.had_quorum, state.start_observed) = (false, true);
+            (state.had_quorum, state.start_observed, state.has_unclear_start) = (false, true, false);
         }
     }
 
@@ -319,7 +322,9 @@ impl ClusterModel {
             // Terminating members may be evidence that the gang was whole.
             let bound = self.members(&name).filter(|pod| pod.is_bound()).count() + self.succeeded_count(&name);
             let has_quorum = self.quorum(&name).is_some_and(|quorum| bound >= quorum);
-            self.groups.get_mut(&name).expect("it exists").had_quorum = has_quorum;
+            let has_unclear_start = self.members(&name).any(|pod| pod.is_bound() && pod.is_terminating);
+            let state = self.groups.get_mut(&name).expect("it exists");
+            (state.had_quorum, state.has_unclear_start) = (has_quorum, has_unclear_start);
         }
         self.nodes.values_mut().for_each(|node| (node.has_surplus, node.overcommitted_since) = (false, None));
     }

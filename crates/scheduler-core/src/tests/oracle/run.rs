@@ -139,11 +139,9 @@ impl OracleRun {
             self.model.update_groups();
             for released in &release.pods {
                 let group = self.model.pods[&released.pod.name].group.clone().expect("it is a member");
-                // A new core that observes a terminating member first does not know that the gang was whole. Pods that
-                // have started would show it.
-                let is_unclear = self.model.members(&group).any(|pod| pod.is_bound() && pod.is_terminating);
-                let is_half_bound = self.model.groups[&group].is_half_bound;
-                assert!(is_half_bound || is_unclear, "{group} is released and is not half bound");
+                let group_state = &self.model.groups[&group];
+                let may_be_half_bound = group_state.is_half_bound || group_state.has_unclear_start;
+                assert!(may_be_half_bound, "{group} is released and is not half bound");
             }
         }
         for released in &release.pods {
