@@ -22,12 +22,12 @@ use crate::control_loop::{ControlLoop, Right, RightTarget, Role};
 use crate::process::Process;
 
 /// Every control loop; those of a component in the order they start.
-pub static ALL: [&ControlLoop; 10] =
-    [&NODES, &JOB, &CRON_JOB, &TTL, &GC, &POD_GC, &DISRUPTION, &POD_GROUP_PROTECTION, &NAMESPACE, &SCHEDULER];
+pub static ALL: &[&ControlLoop] =
+    &[&NODES, &JOB, &CRON_JOB, &TTL, &GC, &POD_GC, &DISRUPTION, &POD_GROUP_PROTECTION, &NAMESPACE, &SCHEDULER];
 
 /// The controllers, in the order they start.
 pub fn controllers() -> impl Iterator<Item = &'static ControlLoop> {
-    ALL.into_iter().filter(|control_loop| control_loop.component == Component::Controllers)
+    ALL.iter().copied().filter(|control_loop| control_loop.component == Component::Controllers)
 }
 
 /// The controller with this name.
@@ -37,7 +37,7 @@ pub fn controller(name: &str) -> Option<&'static ControlLoop> {
 
 /// Every kind that a control loop reads.
 pub(crate) fn cached_kinds() -> BTreeSet<CachedKind> {
-    ALL.into_iter().flat_map(|control_loop| control_loop.reads).copied().collect()
+    ALL.iter().copied().flat_map(|control_loop| control_loop.reads).copied().collect()
 }
 
 /// The groups of a service account in kube-system, as which upstream runs each of its controllers.

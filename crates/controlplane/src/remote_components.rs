@@ -245,7 +245,7 @@ async fn ready_nodes(process: &Process) -> Result<(), kube::Error> {
 
 /// The kinds that the control loops of `config` read. Other kinds are not listed, and need no rights.
 fn kinds_read_by(config: &Config) -> BTreeSet<CachedKind> {
-    let running = control_loops::ALL.into_iter().filter(|control_loop| config.runs(control_loop));
+    let running = control_loops::ALL.iter().copied().filter(|control_loop| config.runs(control_loop));
     running.flat_map(|control_loop| control_loop.reads).copied().collect()
 }
 

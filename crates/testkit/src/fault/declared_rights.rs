@@ -7,7 +7,7 @@ use super::observed_request::ObservedRequest;
 
 /// Why a request is outside of what its control loop declares; `None` if it is within, or of another user.
 pub(super) fn undeclared(request: &ObservedRequest) -> Option<String> {
-    let control_loop = control_loops::ALL.into_iter().find(|control_loop| control_loop.user == request.user)?;
+    let control_loop = control_loops::ALL.iter().copied().find(|control_loop| control_loop.user == request.user)?;
     let (group, plural) = request.resource.split_once('/').unwrap_or(("", &request.resource));
     let separator = if request.subresource.is_empty() { "" } else { "/" };
     let resource = format!("{plural}{separator}{}", request.subresource);
