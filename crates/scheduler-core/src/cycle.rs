@@ -177,7 +177,7 @@ fn explain_sums(demand: &Demand, domains: &Domains, cluster: &mut Cluster, class
     {
         // The sums count each class as if it were alone. How many pods fit together is known only after placing them.
         let proven = classes.are_monotone(&demand.class_counts);
-        let partial = PartialFit { region, order: PlacementOrder::SmallestFirst, fits_count: 0, proven };
+        let partial = PartialFit { proven, ..most_in_order(demand, region, cluster, classes) };
         return explain_partial_fit(demand, &partial, cluster, classes);
     }
     let shortage = Shortage::from_sums(demand, domains, cluster, classes);
@@ -219,6 +219,17 @@ fn place_in_order(
     Err(most)
 }
 
+/// The order of classes in which more pods fit. Nothing stays placed.
+fn most_in_order(demand: &Demand, region: Region, cluster: &mut Cluster, classes: &mut Classes) -> PartialFit {
+    let fit_in = |order| {
+        let (mut overlay, mut placement) = (cluster.overlay(), UnitPlacement::default());
+        place::group(demand, order, region, classes, &mut overlay, &mut placement);
+        PartialFit { region, order, fits_count: placement.assignments.len(), proven: false }
+    };
+    let [largest, smallest] = [PlacementOrder::LargestFirst, PlacementOrder::SmallestFirst].map(fit_in);
+    if largest.fits_count > smallest.fits_count { largest } else { smallest }
+}
+
 /// The result of the search in one region.
 enum RegionSearch {
     Placed(UnitPlacement),
@@ -249,9 +260,12 @@ fn search_region(
 
 /// The refusal of the first pod that does not fit after the others are placed.
 fn explain_partial_fit(demand: &Demand, partial: &PartialFit, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
+    let is_mixed = demand.class_counts.len() > 1;
+    let domain_fits = is_mixed.then(|| Domains::of(demand, cluster, classes).fits_by_domain());
     let mut overlay = cluster.overlay();
     let mut placement = UnitPlacement::default();
     place::group(demand, partial.order, partial.region, classes, &mut overlay, &mut placement);
-    let shortage = Shortage::from_placement(&placement, partial.region, partial.proven);
+    let mut shortage = Shortage::from_placement(&placement, partial.region, partial.proven);
+    shortage.domain_fits = domain_fits;
     reasons::refusal(demand, &shortage, overlay.cluster_mut(), classes)
 }

@@ -90,6 +90,8 @@ pub(crate) struct ReservedCapacity {
     pub(crate) idle_millionths: i64,
     /// How many pods of each unit fit into it, in thousandths: half the room of a pod counts half.
     pub(crate) pods_milli: BTreeMap<GhostSetId, i64>,
+    /// How many whole pods of each unit would fit into it now.
+    pub(crate) whole_pods: BTreeMap<GhostSetId, i64>,
 }
 
 impl Ghosts {
@@ -257,7 +259,7 @@ impl Cluster {
         let mut idle: BTreeMap<ResourceId, i128> = BTreeMap::new();
         let mut capacity = ReservedCapacity::default();
         for node in self.ghosts.by_node.keys().filter(|node| self.node(**node).present) {
-            self.add_reserved_on(*node, &mut idle, &mut capacity.pods_milli);
+            self.add_reserved_on(*node, &mut idle, &mut capacity);
         }
         let share_millionths =
             |(resource, idle): (ResourceId, i128)| idle * 1_000_000 / self.allocatable_total(resource).max(1);
@@ -265,12 +267,7 @@ impl Cluster {
         capacity
     }
 
-    fn add_reserved_on(
-        &self,
-        node: NodeIndex,
-        idle: &mut BTreeMap<ResourceId, i128>,
-        pods_milli: &mut BTreeMap<GhostSetId, i64>,
-    ) {
+    fn add_reserved_on(&self, node: NodeIndex, idle: &mut BTreeMap<ResourceId, i128>, capacity: &mut ReservedCapacity) {
         let counted = || self.ghosts.on(node).filter(|(_, set, _)| set.is_counted).flat_map(|(_, _, pods)| pods);
         let mut free_slots = self.free_pod_slots(node) + counted().map(|ghosts| i64::from(ghosts.count)).sum::<i64>();
         let mut free: BTreeMap<ResourceId, i64> = BTreeMap::new();
@@ -282,6 +279,7 @@ impl Cluster {
                     (free / i128::from(reserved.max(1))) as i64
                 };
                 let mut least = pods_in(free_slots, i64::from(*count));
+                let mut whole = free_slots.clamp(0, i64::from(*count));
                 free_slots -= i64::from(*count);
                 for (resource, amount) in &usage.requests {
                     let free = free.entry(*resource).or_insert_with(|| {
@@ -293,9 +291,11 @@ impl Cluster {
                     let reserved = amount.saturating_mul(i64::from(*count));
                     *idle.entry(*resource).or_default() += i128::from((*free).clamp(0, reserved));
                     least = least.min(pods_in(*free, reserved));
+                    whole = whole.min((*free).max(0) / (*amount).max(1));
                     *free = free.saturating_sub(reserved);
                 }
-                *pods_milli.entry(id).or_default() += least;
+                *capacity.pods_milli.entry(id).or_default() += least;
+                *capacity.whole_pods.entry(id).or_default() += whole;
             }
         }
     }

@@ -6,6 +6,7 @@
 //! latest after `max_reservation`. The next reservation for the same unit comes after a longer pause, and the next for
 //! any unit when the [`ReservationBudget`](crate::reservation::ReservationBudget) allows it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use types::Timestamp;
@@ -91,7 +92,7 @@ impl Core {
             since: active.started,
             until: active.until,
             pods_count: ghosts.iter().map(|ghosts| ghosts.count as usize).sum(),
-            free_pods_count: usize::try_from(active.free_pods_milli / 1000).unwrap_or(0),
+            free_pods_count: active.free_pods_count,
             nodes_count: nodes.len(),
         })
     }
@@ -162,7 +163,8 @@ impl Core {
         let capacity = self.cluster.reserved_capacity();
         self.reservation_budget.charge(now, capacity.idle_millionths);
         for active in self.reservations.values_mut() {
-            active.record_free(capacity.pods_milli.get(&active.ghosts).copied().unwrap_or(0), now);
+            let of_unit = |pods: &BTreeMap<GhostSetId, i64>| pods.get(&active.ghosts).copied().unwrap_or(0);
+            active.record_free(of_unit(&capacity.pods_milli), of_unit(&capacity.whole_pods), now);
         }
     }
 
@@ -222,7 +224,7 @@ impl Core {
             basis: PlanBasis::of(&demand, &self.cluster),
             started: now,
             until,
-            free_pods_milli: 0,
+            free_pods_count: 0,
             best_pods_milli: 0,
             progress_at: now,
         };

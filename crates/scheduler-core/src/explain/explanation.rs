@@ -158,15 +158,17 @@ impl UnitExplanation {
 fn refusal_lines(refusal: &Refusal) -> Vec<String> {
     let mut lines = vec![refusal.plain_message()];
     let mut domains: Vec<_> = refusal.domains.iter().collect();
-    domains.sort_by(|a, b| (b.slots_count, &a.value).cmp(&(a.slots_count, &b.value)));
+    domains.sort_by(|a, b| (b.fits_count, &a.value).cmp(&(a.fits_count, &b.value)));
     let key = refusal.nearest.as_ref().map_or("", |nearest| &nearest.key);
     for domain in domains.iter().take(MAX_DOMAINS) {
-        let slots = match domain.slots_count {
-            1 => "1 pod fits".to_owned(),
-            count => format!("{count} pods fit"),
+        let fits = match (domain.fits_count, domain.is_upper_bound) {
+            (1, false) => "1 pod fits".to_owned(),
+            (count, false) => format!("{count} pods fit"),
+            (1, true) => "at most 1 pod fits".to_owned(),
+            (count, true) => format!("at most {count} pods fit"),
         };
         let (value, lacking) = (&domain.value, domain.reasons.describe(domain.nodes_count));
-        lines.push(format!("  {key}={value}: {slots} ({lacking})"));
+        lines.push(format!("  {key}={value}: {fits} ({lacking})"));
     }
     if domains.len() > MAX_DOMAINS {
         lines.push(format!("  and {} more domains", domains.len() - MAX_DOMAINS));

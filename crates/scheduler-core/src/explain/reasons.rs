@@ -29,13 +29,15 @@ pub(crate) struct Shortage {
     /// How many pods of the unit fit there.
     fits_count: usize,
     proven: bool,
+    /// For a unit of several classes: at most how many of its pods fit in each domain it may use.
+    pub(crate) domain_fits: Option<BTreeMap<DomainId, u64>>,
 }
 
 impl Shortage {
     /// The shortage after pods were placed one by one. `proven`: no other placement is better.
     pub(crate) fn from_placement(placement: &UnitPlacement, region: Region, proven: bool) -> Shortage {
         let class = placement.unplaced_class.expect("some pod was not placed");
-        Shortage { class, nearest: Some(region), fits_count: placement.assignments.len(), proven }
+        Shortage { class, nearest: Some(region), fits_count: placement.assignments.len(), proven, domain_fits: None }
     }
 
     /// The shortage that the sums alone show. For pods that others cannot help they are upper bounds, so what they reject
@@ -50,7 +52,7 @@ impl Shortage {
         let fits_count = domains.nearest().map_or(0, |(_, fits)| fits as usize);
         let class = short.unwrap_or(&demand.class_counts[0]).class;
         let proven = nearest.is_none() || classes.are_monotone(&demand.class_counts);
-        Shortage { class, nearest, fits_count, proven }
+        Shortage { class, nearest, fits_count, proven, domain_fits: None }
     }
 }
 
@@ -97,6 +99,17 @@ pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &mut Cluste
         }
         _ => RefusalCause::DoesNotFit,
     };
+    let domains = match (constraint, &shortage.domain_fits) {
+        (None, _) => Arc::default(),
+        (Some(constraint), None) => reasons.report(constraint, &plugins, cluster),
+        (Some(constraint), Some(fits)) => {
+            let fits_in = |domain: DomainId| match nearest {
+                Some((_, nearest)) if nearest == domain => (shortage.fits_count as u64, false),
+                _ => fits.get(&domain).map_or((0, false), |fits| (*fits, *fits > 0)),
+            };
+            reasons.build_report(constraint, fits_in, &plugins, cluster)
+        }
+    };
     Refusal {
         cause,
         is_gang: matches!(demand.policy, UnitPolicy::Gang { .. }),
@@ -112,7 +125,7 @@ pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &mut Cluste
             pinned: constraint.is_some_and(DomainConstraint::is_pinned),
         }),
         reasons: overall.to_histogram(&plugins, cluster),
-        domains: constraint.map(|constraint| reasons.report(constraint, &plugins, cluster)).unwrap_or_default(),
+        domains,
         proven: shortage.proven,
         can_fit_later,
         ..Refusal::new(demand.unit.clone(), demand.wanted_count(), demand.pods_count(), demand.placed_count)
@@ -235,28 +248,40 @@ impl ClassReasons {
         overall
     }
 
-    /// Every domain that the unit may use: those of placed members, or all.
+    /// Every domain that a unit of equal pods may use: those of placed members, or all.
     fn report(&mut self, constraint: &DomainConstraint, plugins: &Plugins, cluster: &Cluster) -> Arc<[DomainReport]> {
-        let topology = cluster.topology(constraint.topology);
-        let report_of = |domain: DomainId, reasons: &DomainReasons| DomainReport {
-            value: cluster.names.text(topology.value(domain)).to_string(),
-            nodes_count: reasons.nodes_count,
-            slots_count: reasons.slots,
-            reasons: reasons.filled.to_histogram(plugins, cluster),
-        };
-        let report = || {
-            let allowed = constraint.allowed_domains(cluster);
-            let mut reports: Vec<_> = allowed.map(|domain| report_of(domain, &self.domains[domain.at()])).collect();
-            reports.sort_by(|a, b| a.value.cmp(&b.value));
-            Arc::from(reports)
-        };
+        let slots = |domain: DomainId| (self.domains[domain.at()].slots, false);
         if constraint.is_pinned() {
-            return report();
+            return self.build_report(constraint, slots, plugins, cluster);
         }
         if self.report.is_none() {
-            self.report = Some(report());
+            self.report = Some(self.build_report(constraint, slots, plugins, cluster));
         }
         self.report.clone().unwrap_or_default()
+    }
+
+    /// With `fits_in`, the number of pods that fit in a domain, and whether it is an upper bound.
+    fn build_report(
+        &self,
+        constraint: &DomainConstraint,
+        fits_in: impl Fn(DomainId) -> (u64, bool),
+        plugins: &Plugins,
+        cluster: &Cluster,
+    ) -> Arc<[DomainReport]> {
+        let topology = cluster.topology(constraint.topology);
+        let report_of = |domain: DomainId| {
+            let (reasons, (fits_count, is_upper_bound)) = (&self.domains[domain.at()], fits_in(domain));
+            DomainReport {
+                value: cluster.names.text(topology.value(domain)).to_string(),
+                nodes_count: reasons.nodes_count,
+                fits_count,
+                is_upper_bound,
+                reasons: reasons.filled.to_histogram(plugins, cluster),
+            }
+        };
+        let mut reports: Vec<_> = constraint.allowed_domains(cluster).map(report_of).collect();
+        reports.sort_by(|a, b| a.value.cmp(&b.value));
+        Arc::from(reports)
     }
 }
 

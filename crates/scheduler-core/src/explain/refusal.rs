@@ -165,8 +165,10 @@ pub struct DomainReport {
     pub value: String,
     /// The number of its nodes.
     pub nodes_count: usize,
-    /// How many pods like the first one that does not fit would fit there.
-    pub slots_count: u64,
+    /// How many pods of the unit fit there.
+    pub fits_count: u64,
+    /// The pods have several sizes, which were counted as if each were alone: perhaps fewer fit together.
+    pub is_upper_bound: bool,
     /// What its nodes lack once their slots are used.
     pub reasons: Histogram,
 }

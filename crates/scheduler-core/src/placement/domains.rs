@@ -4,7 +4,7 @@
 //! placement reports all use this ranking.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
@@ -120,6 +120,15 @@ impl Domains {
     /// All regions that the unit may use and that were not returned yet, in no order.
     pub(crate) fn all(&self) -> impl ExactSizeIterator<Item = &RankedDomain> {
         self.ranked.iter()
+    }
+
+    /// How many pods of the unit fit into each domain that was not returned yet, by the sums.
+    pub(crate) fn fits_by_domain(&self) -> BTreeMap<DomainId, u64> {
+        let fits = self.ranked.iter().filter_map(|ranked| match ranked.region {
+            Region::Domain(_, domain) => Some((domain, ranked.fits_count)),
+            Region::Everywhere => None,
+        });
+        fits.collect()
     }
 
     /// The regions where the unit would fit if all pods left, the best first: those that lack least.

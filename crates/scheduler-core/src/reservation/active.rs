@@ -24,9 +24,9 @@ pub(crate) struct ActiveReservation {
     pub(crate) basis: PlanBasis,
     pub(crate) started: Timestamp,
     pub(crate) until: Timestamp,
-    /// How many pods the capacity is free for, in thousandths, at the last check.
-    pub(crate) free_pods_milli: i64,
-    /// The most so far.
+    /// How many whole pods the capacity is free for, at the last check.
+    pub(crate) free_pods_count: usize,
+    /// In thousandths, with parts of a pod, the most so far.
     pub(crate) best_pods_milli: i64,
     /// Since when.
     pub(crate) progress_at: Timestamp,
@@ -59,8 +59,8 @@ impl ActiveReservation {
     }
 
     /// Records how many pods the capacity is free for.
-    pub(crate) fn record_free(&mut self, pods_milli: i64, now: Timestamp) {
-        self.free_pods_milli = pods_milli;
+    pub(crate) fn record_free(&mut self, pods_milli: i64, whole_pods: i64, now: Timestamp) {
+        self.free_pods_count = usize::try_from(whole_pods).unwrap_or(0);
         if pods_milli > self.best_pods_milli {
             (self.best_pods_milli, self.progress_at) = (pods_milli, now);
         }

@@ -214,7 +214,7 @@ fn remedies_of_a_basic_group_help_all_its_pods() {
     podgroup ns/g waits for a change that could help; number 1 of 1 in the queue, tried once
     no pod fits (Insufficient nvidia.com/gpu on 4 of 4 nodes)
     remedies, each tried on the current cluster:
-      wait for pod ns/x-0, pod ns/w-2 and pod ns/v
+      wait for pod ns/x-0, pod ns/x-1 and pod ns/x-2
       add 1 node like a
     ");
     // One is placed in the first rack. For the two pending ones there is capacity in other racks, but not in that
@@ -224,7 +224,7 @@ fn remedies_of_a_basic_group_help_all_its_pods() {
     let remedies: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("remedies")).skip(1).take(3).collect();
     let want = [
         "  recreate podgroup ns/g without the topology key rack",
-        "  wait for pod ns/x-0 and pod ns/y-2 in rack=r1",
+        "  wait for pod ns/x-0 and pod ns/x-1 in rack=r1",
         "  add 1 node like a to rack=r1",
     ];
     assert_eq!(remedies, want, "{text}");
@@ -454,4 +454,34 @@ fn a_node_that_scores_higher_is_not_called_the_next_best() {
         text.contains("6 slots left over; would be chosen now: r2 (2 of the pods fit, 0 slots left over)"),
         "{text}"
     );
+}
+
+// The line of a domain counted only pods of the size that does not fit, beside the others: "0 pods fit".
+#[test]
+fn the_numbers_of_a_gang_of_two_sizes_do_not_contradict_each_other() {
+    let text = "node a cpu=8 gpu=2 rack=r1; node b cpu=8 rack=r2; group g gang minCount=4 key=rack;
+                pod leader cpu=8 group=g; pods w 3 cpu=1 gpu=1 group=g";
+    assert_snapshot!(explanation_of(text, "g"), @r"
+    podgroup ns/g waits for a change that could help; number 1 of 1 in the queue, tried once
+    gang of 4 does not fit: 2 of 4 pods fit in the nearest domain rack=r1 (2 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes)
+      rack=r1: 2 pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes)
+      rack=r2: at most 1 pod fits (Insufficient nvidia.com/gpu on 1 of 1 nodes)
+    remedies, each tried on the current cluster:
+      lower minCount to 2
+      add 2 nodes like a to rack=r1
+    ");
+}
+
+// Only units that help alone were found: eight GPUs in use by four Jobs of two had no such remedy.
+#[test]
+fn a_pod_that_needs_a_whole_node_waits_for_all_units_on_it() {
+    let text = "node a gpu=8; node b gpu=8; pods f 4 gpu=2; pod h gpu=4; pod i gpu=4; group g gang minCount=1;
+                pod whole gpu=8 group=g";
+    assert_snapshot!(explanation_of(text, "g"), @r"
+    podgroup ns/g waits for a change that could help; number 1 of 1 in the queue, tried once
+    gang of 1 does not fit: 0 of 1 pods fit (1 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)
+    remedies, each tried on the current cluster:
+      wait for pod ns/h and pod ns/i
+      add 1 node like a
+    ");
 }

@@ -301,6 +301,32 @@ fn a_reservation_ends_at_once_when_its_pod_is_deleted() {
     world.core.assert_consistent();
 }
 
+// Half a pod's room on each of two nodes was shown as room for one.
+#[test]
+fn only_room_for_whole_pods_is_shown_as_free() {
+    let mut world = TextCluster::of(
+        "node n-0 gpu=8; node n-1 gpu=8; pods run 4 gpu=4; group big gang minCount=2; pods big 2 gpu=8 group=big",
+    );
+    world.decide_and_bind();
+    pass(&mut world, 61 * SECOND);
+    let free = |world: &mut TextCluster| world.core.queue()[0].reservation.clone().unwrap().free_pods_count;
+    assert_eq!(free(&mut world), 0);
+    let runs_on = |world: &TextCluster, node: &str| -> Vec<String> {
+        let pods = world.pods.values().filter(|pod| pod.node_name() == Some(node));
+        pods.map(|pod| pod.metadata.name.clone()).collect()
+    };
+    for node in ["n-0", "n-1"] {
+        let pod = runs_on(&world, node)[0].clone();
+        world.apply(&format!("delete {pod}"));
+    }
+    pass(&mut world, 2 * SECOND);
+    assert_eq!(free(&mut world), 0);
+    let pod = runs_on(&world, "n-0")[0].clone();
+    world.apply(&format!("delete {pod}"));
+    pass(&mut world, 2 * SECOND);
+    assert_eq!(free(&mut world), 1);
+}
+
 #[test]
 fn what_is_reserved_is_shown_in_the_queue_and_in_the_explanation() {
     let mut world = hopeless_gangs(1);

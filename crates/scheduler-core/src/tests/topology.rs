@@ -43,7 +43,7 @@ fn refusal_names_the_nearest_domain_and_what_is_missing() {
     assert_snapshot!(refusal.pod_message(), @"pod group is unschedulable, 6 of 9 pods fit; for one more 0/5 nodes are available: 1 node(s) didn't have the topology label of the group, 2 Insufficient nvidia.com/gpu, 2 node(s) were in a topology domain without capacity for the group.");
     let nearest = refusal.nearest.unwrap();
     assert_eq!((nearest.value.as_str(), nearest.fits_count, nearest.missing_count), ("r1", 6, 3));
-    let slots: Vec<_> = refusal.domains.iter().map(|domain| (domain.value.as_str(), domain.slots_count)).collect();
+    let slots: Vec<_> = refusal.domains.iter().map(|domain| (domain.value.as_str(), domain.fits_count)).collect();
     assert_eq!(slots, [("r1", 6), ("r2", 4)]);
 }
 

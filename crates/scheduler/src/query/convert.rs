@@ -146,7 +146,7 @@ fn refusal_report(refusal: &Refusal) -> RefusalReport {
     let domains = refusal.domains.iter().map(|domain| DomainSlots {
         value: domain.value.clone(),
         nodes: domain.nodes_count,
-        fits: domain.slots_count,
+        fits: domain.fits_count,
         reasons: domain.reasons.by_text(),
     });
     let found = match &refusal.remedies {

@@ -349,7 +349,7 @@ pub struct DomainSlots {
     pub value: String,
     /// Nodes of the domain.
     pub nodes: usize,
-    /// How many pods like the first one that does not fit could be placed there.
+    /// How many pods of the unit fit there; of pods of several sizes at most so many, except in the nearest domain.
     pub fits: u64,
     /// Nodes by reason, after the pods that fit are placed.
     pub reasons: BTreeMap<String, usize>,

@@ -24,6 +24,8 @@ use crate::reservation::ClassSlots;
 
 /// How many domains are considered, those that lack least first.
 const MAX_DOMAINS: usize = 8;
+/// How many nodes are considered on which several units must end for one more pod to fit.
+const MAX_SHARED_NODES: usize = 256;
 /// How many running units are considered in one of them.
 const MAX_UNITS: usize = 2000;
 /// How many units may have to end; a longer list is of no use.
@@ -76,14 +78,17 @@ fn plan_in_region(
         let gain = |one: &RunningUnit| forecast.gain(one, context.cluster).min(missing.max(1));
         let ranked = candidates.iter().enumerate().map(|(at, unit)| (at, &units[*unit]));
         let gains = ranked.map(|(at, one)| (gain(one), Reverse(one.pods_count), Reverse(at)));
-        // Units without a gain are chosen only if the estimate was wrong.
+        // Units without a gain are chosen only together, or if the estimate was wrong.
         let (gain, _, Reverse(chosen)) = gains.max()?;
-        if gain == 0 && missing > 0 {
-            return None;
+        let chosen = match gain {
+            0 if missing > 0 => forecast.units_of_one_node(&units, &candidates, context)?,
+            _ => vec![candidates[chosen]],
+        };
+        candidates.retain(|candidate| !chosen.contains(candidate));
+        for unit in chosen {
+            forecast.remove_unit(&units[unit], context.cluster);
+            blockers.push(&units[unit]);
         }
-        let chosen = &units[candidates.swap_remove(chosen)];
-        forecast.remove_unit(chosen, context.cluster);
-        blockers.push(chosen);
         if forecast.missing() == 0 && fits_without(&blockers, request, region, context)? {
             drop_unneeded(&mut blockers, request, region, context);
             blockers.sort_unstable_by_key(|unit| unit.first_pod);
@@ -269,6 +274,61 @@ impl<'a> CapacityForecast<'a> {
         for (node, load) in &one.usage_by_node {
             self.freed.entry(*node).or_default().add(load);
         }
+    }
+
+    /// The fewest units that let another pod fit on one node if they all end, where none of them helps alone.
+    fn units_of_one_node(
+        &self,
+        units: &[RunningUnit],
+        candidates: &[usize],
+        context: &mut SearchContext<'_>,
+    ) -> Option<Vec<usize>> {
+        let cluster = &*context.cluster;
+        let mut by_node: BTreeMap<NodeIndex, Vec<usize>> = BTreeMap::new();
+        for unit in candidates {
+            units[*unit].usage_by_node.keys().for_each(|node| by_node.entry(*node).or_default().push(*unit));
+        }
+        context.truncated |= by_node.len() > MAX_SHARED_NODES;
+        let mut best: Option<(usize, usize, Vec<usize>)> = None;
+        for (node, mut here) in by_node.into_iter().take(MAX_SHARED_NODES) {
+            // Few units are needed if those go first that use most.
+            here.sort_by_key(|unit| (Reverse(self.share_used(&units[*unit].usage_by_node[&node])), *unit));
+            let mut freed = self.freed.get(&node).cloned().unwrap_or_default();
+            let before = self.fits_with(node, &freed, cluster);
+            let enough = here.iter().position(|unit| {
+                freed.add(&units[*unit].usage_by_node[&node]);
+                self.fits_with(node, &freed, cluster) > before
+            });
+            let Some(last) = enough else { continue };
+            here.truncate(last + 1);
+            let pods_count = here.iter().map(|unit| units[*unit].pods_count).sum();
+            if best.as_ref().is_none_or(|(count, pods, _)| (here.len(), pods_count) < (*count, *pods)) {
+                best = Some((here.len(), pods_count, here));
+            }
+        }
+        best.map(|(_, _, units)| units)
+    }
+
+    /// How much of a pod of the unit is in use, of the resource with the largest share; in thousandths.
+    fn share_used(&self, load: &NodeLoad) -> i64 {
+        let requests = self.classes.iter().flat_map(|class| &class.usage.requests);
+        let share = |(resource, amount): &(ResourceId, i64)| {
+            load.requests.get(resource).map_or(0, |used| used.saturating_mul(1000) / (*amount).max(1))
+        };
+        requests.map(share).max().unwrap_or(0)
+    }
+
+    /// How many pods fit if `freed` were removed from a node.
+    fn fits_with(&self, node: NodeIndex, freed: &NodeLoad, cluster: &Cluster) -> u64 {
+        let mut sums = self.sums.clone();
+        for (class, sum) in sums.iter_mut().enumerate() {
+            let now = match self.freed.get(&node) {
+                Some(before) => self.slots_on(class, node, before, cluster),
+                None => self.slots[class].now[node.at()],
+            };
+            *sum += u64::from(self.slots_on(class, node, freed, cluster).saturating_sub(now));
+        }
+        self.fits(&sums)
     }
 
     fn sums_without(&self, one: &RunningUnit, cluster: &Cluster) -> Vec<u64> {
