@@ -140,6 +140,8 @@ pub(crate) struct Queue {
     /// When to decide waiting units again, to update their numbers.
     recounts: BTreeSet<(Timestamp, UnitId)>,
     newly_recounted: BTreeSet<UnitId>,
+    /// Units that were refused with reasons that name ghosts, since ghosts were last removed.
+    name_ghosts: BTreeSet<UnitId>,
     starvation: StarvationTracker,
     /// How many waits there were so far.
     waits_count: u64,
@@ -186,6 +188,7 @@ impl Queue {
             newly_incomplete: BTreeSet::new(),
             recounts: BTreeSet::new(),
             newly_recounted: BTreeSet::new(),
+            name_ghosts: BTreeSet::new(),
             starvation: StarvationTracker::default(),
             waits_count: 0,
             search_retries: SearchRetries::default(),
@@ -266,6 +269,9 @@ impl Queue {
     pub(crate) fn add_unschedulable(&mut self, unit: UnitId, wait: UnschedulableInfo) {
         let UnschedulableInfo { certificate, equal_demand, search_gave_up, may_reserve, now } = wait;
         self.waits_count += 1;
+        if certificate.names_ghosts {
+            self.name_ghosts.insert(unit);
+        }
         let mut waiting = UnschedulableEntry { number: self.waits_count, certificate, recount: None, equal: None };
         let order = self.entries[&unit].order;
         let woken = self.waiting.insert((unit, order), &mut waiting, equal_demand);
@@ -294,9 +300,15 @@ impl Queue {
         }
     }
 
+    /// Ghosts are gone: the units are decided again whose reasons may name them.
+    pub(crate) fn ghosts_left(&mut self) {
+        self.newly_recounted.append(&mut self.name_ghosts);
+    }
+
     /// Removes the unit.
     pub(crate) fn remove(&mut self, unit: UnitId) {
         self.set_idle(unit);
+        self.name_ghosts.remove(&unit);
         self.entries.swap_remove(&unit);
         // Memory shrinks again after many units were placed.
         if self.entries.len() < self.entries.capacity() / 8 {

@@ -80,6 +80,7 @@ impl Core {
         let nodes = self.cluster.remove_ghosts(id);
         self.remedy_schedule.cluster_changed();
         self.wake_where_ghosts_left(&nodes);
+        self.queue.ghosts_left();
     }
 
     /// What is reserved for the unit.

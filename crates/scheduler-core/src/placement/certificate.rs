@@ -8,6 +8,7 @@ use crate::cluster::Cluster;
 use crate::demand::Demand;
 use crate::demand::classes::ClassId;
 use crate::explain::refusal::{Refusal, RefusalCause};
+use crate::plugins::id::PluginId;
 
 /// Why a refused unit cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) struct Certificate {
     /// pods, have no domain, or the members are in several. With other nodes the group may only have to wait until pods
     /// end, and then capacity can be reserved for it. So it is decided again when the shape has changed.
     pub(crate) hopeless_in_shape: Option<u64>,
+    /// Its reasons name ghosts: reservations or nominated pods. When these are gone, the reasons are others.
+    pub(crate) names_ghosts: bool,
 }
 
 impl Certificate {
@@ -40,6 +43,7 @@ impl Certificate {
             is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
             proven: refusal.proven,
             hopeless_in_shape: is_hopeless.then_some(cluster.shape()),
+            names_ghosts: refusal.reasons.0.keys().any(|reason| reason.plugin == PluginId::RESERVATION),
         }
     }
 

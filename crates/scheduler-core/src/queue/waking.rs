@@ -90,6 +90,9 @@ impl Queue {
         entry.tries_count -= 1;
         let order = entry.order;
         self.waits_count += 1;
+        if certificate.names_ghosts {
+            self.newly_recounted.insert(unit);
+        }
         let mut waiting = UnschedulableEntry { number: self.waits_count, certificate, recount: None, equal: None };
         let woken = self.waiting.insert((unit, order), &mut waiting, equal_demand);
         self.set_state(unit, UnitQueueState::Unschedulable(Box::new(waiting)), QueueEvent::ScheduleAttemptFailure);

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use insta::assert_snapshot;
+
 use super::text_cluster::TextCluster;
 use crate::Config;
 
@@ -299,6 +301,22 @@ fn a_reservation_ends_at_once_when_its_pod_is_deleted() {
     assert_eq!(reserved(&world), [""; 0]);
     assert!(world.decide_and_bind().starts_with("small-1: bind"));
     world.core.assert_consistent();
+}
+
+// A pod kept the reason "reserved for big" when big had started.
+#[test]
+fn a_pod_has_other_reasons_when_the_reservation_has_ended() {
+    let mut world =
+        TextCluster::of("node n gpu=8; pods run 2 gpu=4; group big gang minCount=1; pod whole gpu=8 group=big");
+    world.decide_and_bind();
+    pass(&mut world, 61 * SECOND);
+    world.apply("delete run-0; pod late gpu=4");
+    let reserved = world.decide_and_bind();
+    assert!(reserved.contains("late: wait") && reserved.contains("reserved for ns/big"), "{reserved}");
+    world.apply("delete run-1");
+    assert!(world.decide_and_bind().contains("big: bind whole to n"));
+    world.now += 2 * SECOND;
+    assert_snapshot!(world.decide_and_bind(), @"late: wait (0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)");
 }
 
 // Half a pod's room on each of two nodes was shown as room for one.
