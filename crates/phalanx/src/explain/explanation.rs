@@ -353,7 +353,10 @@ impl Evidence {
             }
             Subject::Group(_) | Subject::Workload(_) => of_groups(),
             Subject::Job(job) => job_summary(job).unwrap_or_else(|| match groups {
-                [] => "waits: its controller has created no pods yet".to_owned(),
+                [] => match &job.spec.template.scheduling_group {
+                    Some(group) => format!("waits: the PodGroup {group} that its pods name does not exist"),
+                    None => "waits: its controller has created no pods yet".to_owned(),
+                },
                 _ => of_groups(),
             }),
             Subject::Pod(pod) => self.pod_summary(pod, response),

@@ -92,6 +92,11 @@ fn the_summary_has_the_reason_of_a_wait() {
             "suspended: no pod runs until spec.suspend is false",
         ),
         ("no pods", evidence(job(none.clone()), no, no), "waits: its controller has created no pods yet"),
+        (
+            "no PodGroup",
+            evidence(job(json!({"template": {"spec": {"schedulingGroup": {"podGroupName": "g"}}}})), no, no),
+            "waits: the PodGroup g that its pods name does not exist",
+        ),
     ] {
         assert_eq!(Explanation::from_evidence(&evidence, None).summary, want, "{case}");
     }
