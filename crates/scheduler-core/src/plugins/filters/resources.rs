@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use smallvec::SmallVec;
-
 use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceColumn, ResourceId};
 use crate::demand::classes::Class;
@@ -43,13 +41,15 @@ impl NodeResourcesFit {
     }
 
     /// The columns of the resources that a pod of the class requests, with the requested amounts.
-    fn requested_columns<'a>(&self, class: &Class, cluster: &'a Cluster) -> RequestedColumns<'a> {
+    fn requested_columns<'a>(
+        &'a self,
+        class: &'a Class,
+        cluster: &'a Cluster,
+    ) -> impl Iterator<Item = (&'a ResourceColumn, i64)> {
         let counted = class.usage.requests.iter().filter(|(resource, _)| self.counts_in(cluster, *resource));
-        counted.map(|(resource, amount)| (cluster.column(*resource), *amount)).collect()
+        counted.map(|(resource, amount)| (cluster.column(*resource), *amount))
     }
 }
-
-type RequestedColumns<'a> = SmallVec<[(&'a ResourceColumn, i64); 4]>;
 
 /// Whether a resource is not one of Kubernetes' own.
 fn is_extended(name: &str) -> bool {

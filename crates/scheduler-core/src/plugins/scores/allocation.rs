@@ -105,15 +105,16 @@ impl Allocation {
             ResourceId::MEMORY => class.usage.scored_before.memory_bytes,
             _ => class.usage.requested(resource),
         };
-        let all = self.resources.iter().map(|(resource, weight)| (*resource, *weight, own(*resource)));
-        let scored = all.filter(|(resource, _, own)| *own > 0 || resource.is_builtin());
-        let weighted = |(resource, weight, own)| WeightedResource {
-            allocatable: &cluster.column(resource).allocatable,
-            used: cluster.scored(resource),
-            weight,
-            own,
-        };
-        scored.map(weighted).collect()
+        // Pushed one by one: this is called for every batch of nodes, and `collect` costs as much as the scores.
+        let mut scored = SmallVec::new();
+        for &(resource, weight) in &self.resources {
+            let own = own(resource);
+            if own > 0 || resource.is_builtin() {
+                let (allocatable, used) = (&*cluster.column(resource).allocatable, cluster.scored(resource));
+                scored.push(WeightedResource { allocatable, used, weight, own });
+            }
+        }
+        scored
     }
 }
 
