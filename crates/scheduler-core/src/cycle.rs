@@ -260,8 +260,8 @@ fn search_region(
 
 /// The refusal of the first pod that does not fit after the others are placed.
 fn explain_partial_fit(demand: &Demand, partial: &PartialFit, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
-    let is_mixed = demand.class_counts.len() > 1;
-    let domain_fits = is_mixed.then(|| Domains::of(demand, cluster, classes).fits_by_domain());
+    let has_bounds = demand.constraint.is_some() && demand.class_counts.len() > 1;
+    let domain_fits = has_bounds.then(|| Domains::of(demand, cluster, classes).fits_by_domain());
     let mut overlay = cluster.overlay();
     let mut placement = UnitPlacement::default();
     place::group(demand, partial.order, partial.region, classes, &mut overlay, &mut placement);

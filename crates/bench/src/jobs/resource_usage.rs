@@ -26,8 +26,7 @@ impl ResourceUsage {
     /// The current values.
     pub async fn now(client: &Client, running: &RunningSystem) -> anyhow::Result<ResourceUsage> {
         let id = running.controllers_pid();
-        let metrics = request::get(client, "/metrics").await?;
-        let metrics = String::from_utf8_lossy(&metrics);
+        let metrics = server_metrics(client).await?;
         Ok(ResourceUsage {
             writes: WriteCounts::parse_metrics(&metrics),
             core: CoreWork::parse_metrics(&metrics),
@@ -37,6 +36,12 @@ impl ResourceUsage {
     }
 }
 
+/// The metrics of a server, as text.
+async fn server_metrics(client: &Client) -> anyhow::Result<String> {
+    let metrics = request::get(client, "/metrics").await?;
+    Ok(String::from_utf8_lossy(&metrics).into_owned())
+}
+
 /// Accepted writes by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts(BTreeMap<String, u64>);
@@ -44,8 +49,7 @@ pub struct WriteCounts(BTreeMap<String, u64>);
 impl WriteCounts {
     /// All writes that the server has accepted so far.
     pub async fn now(client: &Client) -> anyhow::Result<WriteCounts> {
-        let metrics = request::get(client, "/metrics").await?;
-        Ok(WriteCounts::parse_metrics(&String::from_utf8_lossy(&metrics)))
+        Ok(WriteCounts::parse_metrics(&server_metrics(client).await?))
     }
 
     /// Parses `apiserver_request_total`, which our server and kube-apiserver have.
@@ -142,6 +146,7 @@ mod tests {
         assert_eq!(after.since(&before).per_job_text(100), "jobs 12.00  ");
         assert_eq!(after.total(), 1_210);
     }
+
     #[test]
     fn the_work_of_the_core_is_read_from_the_metrics_of_the_scheduler() {
         let metrics = "# TYPE phalanx_scheduler_core_seconds counter\nphalanx_scheduler_core_seconds_total 2.5\n\

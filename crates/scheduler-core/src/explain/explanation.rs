@@ -161,14 +161,13 @@ fn refusal_lines(refusal: &Refusal) -> Vec<String> {
     domains.sort_by(|a, b| (b.fits_count, &a.value).cmp(&(a.fits_count, &b.value)));
     let key = refusal.nearest.as_ref().map_or("", |nearest| &nearest.key);
     for domain in domains.iter().take(MAX_DOMAINS) {
-        let fits = match (domain.fits_count, domain.is_upper_bound) {
-            (1, false) => "1 pod fits".to_owned(),
-            (count, false) => format!("{count} pods fit"),
-            (1, true) => "at most 1 pod fits".to_owned(),
-            (count, true) => format!("at most {count} pods fit"),
+        let at_most = if domain.is_upper_bound { "at most " } else { "" };
+        let fits = match domain.fits_count {
+            1 => "1 pod fits".to_owned(),
+            count => format!("{count} pods fit"),
         };
         let (value, lacking) = (&domain.value, domain.reasons.describe(domain.nodes_count));
-        lines.push(format!("  {key}={value}: {fits} ({lacking})"));
+        lines.push(format!("  {key}={value}: {at_most}{fits} ({lacking})"));
     }
     if domains.len() > MAX_DOMAINS {
         lines.push(format!("  and {} more domains", domains.len() - MAX_DOMAINS));

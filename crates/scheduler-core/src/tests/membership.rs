@@ -150,7 +150,7 @@ fn a_succeeded_pod_of_another_owner_does_not_count_either() {
          pod other group=g owner=Job:b node=a gpu=1 created=10; finish other at=20",
     );
     assert_eq!(world.decide(), "");
-    // It does once the group belongs to nobody, and no longer when that changes.
+    // It does once the group has no owner, and no longer when it has one again.
     world.apply("group g gang minCount=2");
     assert_snapshot!(world.decide(), @"g: bind own to a");
     world.apply("fail own; group g gang minCount=2 owner=Job:a");

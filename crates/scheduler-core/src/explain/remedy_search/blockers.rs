@@ -321,31 +321,29 @@ impl<'a> CapacityForecast<'a> {
     /// How many pods fit if `freed` were removed from a node.
     fn fits_with(&self, node: NodeIndex, freed: &NodeLoad, cluster: &Cluster) -> u64 {
         let mut sums = self.sums.clone();
-        for (class, sum) in sums.iter_mut().enumerate() {
-            let now = match self.freed.get(&node) {
-                Some(before) => self.slots_on(class, node, before, cluster),
-                None => self.slots[class].now[node.at()],
-            };
-            *sum += u64::from(self.slots_on(class, node, freed, cluster).saturating_sub(now));
-        }
+        self.add_growth(&mut sums, node, freed, cluster);
         self.fits(&sums)
     }
 
     fn sums_without(&self, one: &RunningUnit, cluster: &Cluster) -> Vec<u64> {
         let mut sums = self.sums.clone();
         for (node, load) in &one.usage_by_node {
-            let before = self.freed.get(node);
-            let mut after = before.cloned().unwrap_or_default();
-            after.add(load);
-            for (class, sum) in sums.iter_mut().enumerate() {
-                let slots_before = match before {
-                    Some(before) => self.slots_on(class, *node, before, cluster),
-                    None => self.slots[class].now[node.at()],
-                };
-                *sum += u64::from(self.slots_on(class, *node, &after, cluster).saturating_sub(slots_before));
-            }
+            let mut freed = self.freed.get(node).cloned().unwrap_or_default();
+            freed.add(load);
+            self.add_growth(&mut sums, *node, &freed, cluster);
         }
         sums
+    }
+
+    /// Adds the slots of each class that a node gets if `freed` is removed from it, beyond those it has in the forecast.
+    fn add_growth(&self, sums: &mut [u64], node: NodeIndex, freed: &NodeLoad, cluster: &Cluster) {
+        for (class, sum) in sums.iter_mut().enumerate() {
+            let before = match self.freed.get(&node) {
+                Some(before) => self.slots_on(class, node, before, cluster),
+                None => self.slots[class].now[node.at()],
+            };
+            *sum += u64::from(self.slots_on(class, node, freed, cluster).saturating_sub(before));
+        }
     }
 
     /// Slots of a class on a node from which `freed` is removed, from requests alone.
